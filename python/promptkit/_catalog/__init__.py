@@ -1,0 +1,1 @@
+"""From the text of files to definitions or faults, without reading anything."""

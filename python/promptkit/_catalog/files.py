@@ -1,0 +1,223 @@
+"""From the text of a catalog's files to its definitions, or to every fault in them."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from returns.result import Failure, Result, Success
+
+from promptkit._catalog.consistency import inconsistencies
+from promptkit._catalog.tables import read_table
+from promptkit._values.catalog import Definitions
+from promptkit._values.construction import Checked
+from promptkit._values.definitions import Backend, Profile, PromptDefinition
+from promptkit._values.frozen import FrozenDict, Unfit, frozen_json
+from promptkit.errors import Fault, near
+
+if TYPE_CHECKING:
+    from pathlib import PurePath
+
+ROOT_FILE = "promptkit.toml"
+TABLES = ("backends", "profiles", "paths")
+FOLDERS = {"prompts": "prompts", "schemas": "schemas", "inputs": "inputs"}
+AT_LINE = re.compile(r" \(at line (\d+), column \d+\)$")
+
+
+class SourceFile(NamedTuple):
+    """A file as it was read: its name for people, its id below its folder, and its bytes."""
+
+    name: str
+    identifier: str
+    content: bytes
+
+
+class Root(NamedTuple):
+    """What promptkit.toml says: definitions, and the folders of the rest."""
+
+    backends: dict[str, Backend]
+    profiles: dict[str, Profile]
+    folders: dict[str, str]
+    faults: tuple[Fault, ...]
+
+
+class Draft(NamedTuple):
+    """A prompt whose messages may still stand in files of their own: (index of the message, file name)."""
+
+    source: SourceFile
+    table: dict[str, Any]
+    content_files: tuple[tuple[int, str], ...]
+
+
+def as_text(content: bytes) -> Result[str, str]:
+    """Decode a file: UTF-8 in every locale, a byte-order mark dropped, line ends made LF."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        return Failure(f"is not UTF-8: byte {content[error.start]:#04x} at offset {error.start}.")
+    return Success(text.replace("\r\n", "\n"))
+
+
+def parse_toml(source: SourceFile) -> Result[dict[str, Any], Fault]:
+    """Parse one TOML file."""
+    text = as_text(source.content)
+    if isinstance(text, Failure):
+        return Failure(Fault(file=source.name, message=text.failure()))
+    try:
+        return Success(tomllib.loads(text.unwrap()))
+    except tomllib.TOMLDecodeError as error:
+        found = AT_LINE.search(str(error))
+        line = int(found[1]) if found else None
+        return Failure(Fault(file=source.name, line=line, message=f"is not TOML: {AT_LINE.sub('', str(error))}."))
+    except RecursionError:
+        return Failure(Fault(file=source.name, message="is nested too deeply."))
+
+
+def read_root(source: SourceFile) -> Root:
+    """Read promptkit.toml."""
+    parsed = parse_toml(source)
+    if isinstance(parsed, Failure):
+        return Root({}, {}, FOLDERS, (parsed.failure(),))
+    tables = parsed.unwrap()
+    faults: list[Fault] = [
+        Fault(file=source.name, key=key, message="is not a table of this file.", suggestion=near(key, TABLES))
+        for key in tables
+        if key not in TABLES
+    ]
+    backends, backend_faults = _read_section(Backend, tables.get("backends", {}), "backends", source.name)
+    profiles, profile_faults = _read_section(Profile, tables.get("profiles", {}), "profiles", source.name)
+    folders, folder_faults = _read_folders(tables.get("paths", {}), source.name)
+    return Root(backends, profiles, folders, (*faults, *backend_faults, *profile_faults, *folder_faults))
+
+
+def _read_section(cls: type[Any], tables: object, section: str, file: str) -> tuple[dict[str, Any], list[Fault]]:
+    if not isinstance(tables, dict):
+        return {}, [Fault(file=file, key=section, message=f"Expected tables, [{section}.ID].")]
+    read: dict[str, Checked] = {}
+    faults: list[Fault] = []
+    for identifier, table in tables.items():
+        key = f"{section}.{identifier}"
+        if not isinstance(table, dict):
+            faults.append(Fault(file=file, key=key, message=f"Expected a table, [{section}.ID]."))
+            continue
+        built = read_table(cls, table, key=key, given={"id": identifier})
+        if isinstance(built, Failure):
+            faults.extend(_in_file(built.failure(), file))
+        else:
+            read[identifier] = built.unwrap()
+    return read, faults
+
+
+def _read_folders(table: object, file: str) -> tuple[dict[str, str], list[Fault]]:
+    if not isinstance(table, dict):
+        return FOLDERS, [Fault(file=file, key="paths", message="Expected a table.")]
+    faults = []
+    folders = dict(FOLDERS)
+    for name, folder in table.items():
+        if name not in FOLDERS:
+            fault = Fault(
+                file=file, key=f"paths.{name}", message="is not a folder's key.", suggestion=near(name, FOLDERS)
+            )
+            faults.append(fault)
+        elif not isinstance(folder, str) or not folder or "\0" in folder:
+            faults.append(Fault(file=file, key=f"paths.{name}", message="Expected the path of a folder."))
+        else:
+            folders[name] = folder
+    return folders, faults
+
+
+def read_draft(source: SourceFile) -> Result[Draft, tuple[Fault, ...]]:
+    """Read a prompt's file as far as that goes without the files that it names in ``content_file``."""
+    parsed = parse_toml(source)
+    if isinstance(parsed, Failure):
+        return Failure((parsed.failure(),))
+    table = parsed.unwrap()
+    messages = table.get("messages")
+    if not isinstance(messages, list):
+        return Success(Draft(source, table, ()))
+    named: list[tuple[int, str]] = []
+    faults: list[Fault] = []
+    for index, message in enumerate(messages):
+        if not (isinstance(message, dict) and "content_file" in message):
+            continue
+        key = f"messages[{index}].content_file"
+        file = message.pop("content_file")
+        if "content" in message:
+            faults.append(Fault(file=source.name, key=key, message="stands beside content: give one of the two."))
+        elif not isinstance(file, str) or not file or "\0" in file:
+            faults.append(Fault(file=source.name, key=key, message="Expected the path of a file."))
+        else:
+            named.append((index, file))
+            message["content"] = ""
+    return Failure(tuple(faults)) if faults else Success(Draft(source, table, tuple(named)))
+
+
+def read_prompt(draft: Draft, contents: Mapping[str, bytes]) -> Result[PromptDefinition, tuple[Fault, ...]]:
+    """Complete a prompt with the files that it names."""
+    faults: list[Fault] = []
+    for index, file in draft.content_files:
+        text = as_text(contents[file])
+        if isinstance(text, Failure):
+            key = f"messages[{index}].content_file"
+            faults.append(Fault(file=draft.source.name, key=key, message=f"{file} {text.failure()}"))
+        else:
+            draft.table["messages"][index]["content"] = text.unwrap()
+    built = read_table(PromptDefinition, draft.table, key="", given={"id": draft.source.identifier})
+    if isinstance(built, Failure):
+        faults.extend(_in_file(built.failure(), draft.source.name))
+    return Failure(tuple(faults)) if faults else built
+
+
+def read_schema(source: SourceFile) -> Result[Any, Fault]:
+    """Read a JSON Schema file."""
+    text = as_text(source.content)
+    if isinstance(text, Failure):
+        return Failure(Fault(file=source.name, message=text.failure()))
+    try:
+        return Success(frozen_json(json.loads(text.unwrap(), object_pairs_hook=_without_duplicates)))
+    except json.JSONDecodeError as error:
+        return Failure(Fault(file=source.name, line=error.lineno, message=f"is not JSON: {error.msg}."))
+    except Unfit as error:
+        place = f" at {error.path}" if error.path else ""
+        return Failure(Fault(file=source.name, message=f"is not a JSON Schema: a value{place} {error}."))
+    except (RecursionError, ValueError) as error:
+        return Failure(Fault(file=source.name, message=f"is not a JSON Schema: {error}."))
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        msg = f"the key {twice!r} stands twice in one object"
+        raise ValueError(msg)
+    return table
+
+
+def _in_file(faults: tuple[Fault, ...], file: str) -> list[Fault]:
+    from msgspec.structs import replace
+
+    return [replace(fault, file=file) for fault in faults]
+
+
+def assemble(
+    root: Root,
+    prompts: Mapping[str, PromptDefinition],
+    schemas: Mapping[str, Any],
+    *,
+    files: Mapping[str, str],
+    inputs_folder: PurePath,
+) -> Result[Definitions, tuple[Fault, ...]]:
+    """Put the definitions together, if they are consistent."""
+    definitions = Definitions(
+        prompts=FrozenDict(prompts),
+        profiles=FrozenDict(root.profiles),
+        backends=FrozenDict(root.backends),
+        schemas=FrozenDict(schemas),
+        inputs_folder=inputs_folder,
+    )
+    faults = inconsistencies(definitions, files)
+    return Failure(faults) if faults else Success(definitions)

@@ -1,0 +1,126 @@
+"""One request, one complete reply, over httpx. The only file that knows the HTTP library."""
+
+from __future__ import annotations
+
+import ssl
+from functools import lru_cache
+from http.cookiejar import DefaultCookiePolicy
+from typing import TYPE_CHECKING, NamedTuple
+
+import httpx
+
+from promptkit._effects.cancellation import finish
+from promptkit.errors import ConnectError, DisconnectedError, GenerationError, MalformedReplyError
+
+if TYPE_CHECKING:
+    from promptkit._values.definitions import Backend
+
+
+class HttpReply(NamedTuple):
+    """A reply whose last byte has been read."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+
+class HttpTransport:
+    """Posts to one backend. Connections are kept between calls, as many as the backend runs at once."""
+
+    def __init__(self, backend: Backend, client: httpx.AsyncClient | None) -> None:
+        self._backend = backend
+        self._borrowed = client
+        self._own: httpx.AsyncClient | None = None
+
+    async def post(self, path: str, headers: dict[str, str], body: bytes) -> HttpReply:
+        """Send a body and read the reply to its end. Redirects are not followed.
+
+        Raises ConnectError and DisconnectedError (transient), MalformedReplyError for a body whose encoding lies, and
+        GenerationError for a request that cannot be sent. None of them is chained to an error that holds headers.
+        """
+        client = self._borrowed or self._client()
+        url = f"{(self._backend.base_url or '').rstrip('/')}{path}"
+        failure: GenerationError
+        try:
+            request = client.build_request("POST", url, headers=headers, content=body, timeout=self._timeout())
+            response = await client.send(request, stream=True, follow_redirects=False)
+            raw = await _read_to_end(response)
+            return HttpReply(response.status_code, tuple(response.headers.multi_items()), _decoded(response, raw))
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, UnicodeError, ssl.SSLError) as error:
+            failure = _failure_of(error, self._backend)
+        # Raised out here, so that the library's error, which holds the headers, is not even its context.
+        raise failure
+
+    async def aclose(self) -> None:
+        """Close what this transport made."""
+        if self._own is not None:
+            own, self._own = self._own, None
+            await own.aclose()
+
+    def _timeout(self) -> httpx.Timeout:
+        # An attempt is bounded as a whole elsewhere; a pool wait cannot happen, permits are no more than connections.
+        return httpx.Timeout(None, connect=self._backend.connect_timeout)
+
+    def _client(self) -> httpx.AsyncClient:
+        if self._own is None:
+            backend = self._backend
+            limits = httpx.Limits(max_connections=None, max_keepalive_connections=backend.concurrency)
+            self._own = httpx.AsyncClient(limits=limits, trust_env=backend.trust_env, verify=_tls(backend))
+            self._own.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # nothing crosses between runs
+        return self._own
+
+
+def _tls(backend: Backend) -> ssl.SSLContext | bool:
+    plain = (backend.base_url or "").lower().startswith("http://") and not backend.trust_env
+    return False if plain else _tls_context()  # a plain connection verifies nothing, and loading trust takes 26 ms
+
+
+@lru_cache(maxsize=1)
+def _tls_context() -> ssl.SSLContext:
+    return httpx.create_ssl_context(trust_env=False)
+
+
+async def _read_to_end(response: httpx.Response) -> bytes:
+    """Read the raw body, then give the connection back without a moment at which the body could be lost.
+
+    Not ``aread``: it awaits the closing itself, and a native cancellation there loses the reply and the connection.
+    """
+    chunks: list[bytes] = []
+    try:
+        async for chunk in response.stream:  # type: ignore[union-attr]  # an async client has an async stream
+            chunks.append(chunk)
+    finally:
+        await finish(response.aclose)
+    return b"".join(chunks)
+
+
+def _decoded(response: httpx.Response, raw: bytes) -> bytes:
+    if "content-encoding" not in response.headers:
+        return raw
+    return httpx.Response(response.status_code, headers=response.headers, content=raw).content
+
+
+def _failure_of(error: Exception, backend: Backend) -> GenerationError:
+    """Say what happened in this library's words; the HTTP library's own text may hold a header's value."""
+    where = f"backend {backend.id!r} at {backend.base_url}"
+    name = type(error).__name__
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
+        reason = "did not answer within connect_timeout" if "Timeout" in name else _reason(error)
+        return ConnectError(f"cannot connect to {where}: {reason}; check base_url and that it runs", transient=True)
+    if isinstance(error, httpx.DecodingError):
+        return MalformedReplyError(f"{where} sent a body that its content-encoding does not describe")
+    if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError | httpx.TimeoutException):
+        return DisconnectedError(f"the connection to {where} was lost before the whole reply arrived", transient=True)
+    return GenerationError(f"the request to {where} cannot be sent: {name}")
+
+
+def _reason(error: BaseException) -> str:
+    """Find the operating system's reason under the library's layers."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLError):
+            return f"TLS failed ({cause.reason or type(cause).__name__})"
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror
+        cause = cause.__cause__ or cause.__context__
+    return "no connection"

@@ -1,0 +1,40 @@
+"""The events of one run, delivered to its observer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from promptkit._values.events import ExecutionEvent, Observer
+
+
+class Narrator:
+    """Delivers events in order. After an observer has raised, the run has no further event."""
+
+    __slots__ = ("_observer", "broken")
+
+    def __init__(self, observer: Observer | None) -> None:
+        self._observer = observer
+        self.broken = False
+
+    @property
+    def listening(self) -> bool:
+        """Whether anybody receives what is told."""
+        return self._observer is not None and not self.broken
+
+    def tell(self, event: ExecutionEvent) -> None:
+        """Deliver an event. What the observer raises ends the run."""
+        if self._observer is None or self.broken:
+            return
+        try:
+            self._observer(event)
+        except BaseException:
+            self.broken = True
+            raise
+
+    def tell_beside(self, cancellation: BaseException, event: ExecutionEvent) -> None:
+        """Deliver an event while a cancellation leaves: what the observer raises becomes a note of it."""
+        try:
+            self.tell(event)
+        except Exception as error:  # noqa: BLE001  # nothing takes the place of a cancellation
+            cancellation.add_note(f"an observer raised {type(error).__name__}: {error}")

@@ -1,0 +1,138 @@
+"""What an engine and its views share: clients, capacity, and the one event loop that they serve at a time."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import anyio
+
+from promptkit._effects.event_loop import current_loop, has_ended
+from promptkit._effects.gate import Gate
+from promptkit._effects.surroundings import Surroundings
+from promptkit.errors import EngineStateError
+
+if TYPE_CHECKING:
+    import httpx
+
+    from promptkit._values.catalog import Definitions
+    from promptkit._values.definitions import Backend
+    from promptkit._values.generation import InputReader, ModelClient
+
+
+class ClosableClient(Protocol):
+    """A built-in client."""
+
+    async def aclose(self) -> None:
+        """Close what it holds."""
+
+
+class LoopState:
+    """What is bound to one event loop: gates, clients, and the runs in flight."""
+
+    def __init__(self, loop: Any) -> None:
+        self.loop = loop
+        self.gates: dict[str, Gate] = {}
+        self.clients: dict[str, ModelClient] = {}
+        self.active = 0
+        self.idle: anyio.Event | None = None
+
+    def enter(self) -> None:
+        """Count a run in."""
+        self.active += 1
+
+    def leave(self) -> None:
+        """Count a run out, and wake who waits for the last."""
+        self.active -= 1
+        if self.active == 0 and self.idle is not None:
+            self.idle.set()
+
+    def gate(self, backend: Backend) -> Gate:
+        """Give the gate of a backend."""
+        found = self.gates.get(backend.id)
+        if found is None:
+            found = self.gates[backend.id] = Gate(backend)
+        return found
+
+
+class Shared:
+    """One per engine; its views have the same."""
+
+    def __init__(
+        self,
+        definitions: Definitions,
+        *,
+        client: ModelClient | None,
+        http_client: httpx.AsyncClient | None,
+        reader: InputReader,
+        max_input_bytes: int,
+    ) -> None:
+        self.definitions = definitions
+        self.reader = reader
+        self.max_input_bytes = max_input_bytes
+        self.surroundings = Surroundings()
+        self._client = client
+        self._http_client = http_client
+        self._http_loop: Any = None
+        self._state: LoopState | None = None
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def enter(self) -> LoopState:
+        """Begin a piece of work on the running event loop.
+
+        Raises EngineStateError when the engine is closed, or serves another loop that still runs.
+        """
+        loop = current_loop()
+        with self._lock:
+            if self._closed:
+                msg = "this engine is closed: make a new one"
+                raise EngineStateError(msg)
+            state = self._state
+            if state is None or (state.loop is not loop and has_ended(state.loop)):
+                state = self._state = LoopState(loop)
+            elif state.loop is not loop:
+                msg = "this engine serves another event loop that is still running: make an engine for each loop"
+                raise EngineStateError(msg)
+            state.enter()
+        return state
+
+    def client_for(self, state: LoopState, backend: Backend) -> ModelClient:
+        """Give the client for a backend: the caller's own, or the built-in one of its kind."""
+        if self._client is not None:
+            return self._client
+        found = state.clients.get(backend.id)
+        if found is None:
+            found = state.clients[backend.id] = self._built_in(state, backend)
+        return found
+
+    def _built_in(self, state: LoopState, backend: Backend) -> ModelClient:
+        if backend.kind == "embedded":
+            from promptkit._effects.embedded import EmbeddedClient
+
+            return EmbeddedClient()
+        from promptkit._effects.chat_completions_client import ChatCompletionsClient
+
+        if self._http_client is not None:
+            if self._http_loop is not None and self._http_loop is not state.loop:
+                msg = "the http_client given to this engine belongs to an event loop that has ended: give a new engine one"
+                raise EngineStateError(msg)
+            self._http_loop = state.loop
+        return ChatCompletionsClient(backend, self._http_client, self.surroundings)
+
+    async def aclose(self) -> None:
+        """Refuse new runs, wait for those that were admitted, then close the built-in clients."""
+        with self._lock:
+            self._closed = True
+            state = self._state
+        if state is None or state.loop is not current_loop():
+            return
+        try:
+            if state.active:
+                state.idle = state.idle or anyio.Event()
+                await state.idle.wait()
+        finally:
+            clients, state.clients = state.clients, {}
+            with anyio.CancelScope(shield=True):
+                for client in clients.values():
+                    await cast("ClosableClient", client).aclose()

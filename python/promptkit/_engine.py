@@ -1,0 +1,154 @@
+"""The engine: the public functions that prepare, run and coordinate."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, final
+
+from returns.result import Failure
+
+from promptkit._effects.coordination import Coordination
+from promptkit._effects.input_files import FolderReader
+from promptkit._effects.preparation import prepare
+from promptkit._effects.prepared_execution import Payload, PreparedExecution
+from promptkit._effects.run import RunDriver
+from promptkit._effects.shared import Shared
+from promptkit._load_catalog import Catalog, definitions_of
+from promptkit._prepare.pipeline import Prepared, details
+from promptkit._values.exchange import node_of
+from promptkit._values.requests import RunRequest
+from promptkit._values.turns import CoordinateRequest
+from promptkit.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    import httpx
+
+    from promptkit._values.generation import InputReader, ModelClient
+    from promptkit._values.results import PreparedRun, RunResult
+
+MAX_INPUT_BYTES = 16 * 2**20
+
+
+@final
+class Engine:
+    """Runs the prompts of a catalog. Usable without being entered; ``async with`` adds closing.
+
+    An engine serves one event loop at a time (asyncio or trio) and any number of tasks on it.
+
+    ``client`` replaces the built-in client of every backend; ``http_client`` is an httpx.AsyncClient that the caller
+    owns, instead of promptkit's own. ``inputs`` is the folder of file inputs (None: that of the loaded catalog, else no
+    files are read), ``input_reader`` replaces reading from it, ``max_input_bytes`` bounds each input.
+    """
+
+    __slots__ = ("__weakref__", "_shared")
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        *,
+        client: ModelClient | None = None,
+        http_client: httpx.AsyncClient | None = None,
+        inputs: str | PathLike[str] | None = None,
+        input_reader: InputReader | None = None,
+        max_input_bytes: int = MAX_INPUT_BYTES,
+    ) -> None:
+        """Take the catalog; nothing is opened or sent yet."""
+        if not isinstance(catalog, Catalog):
+            msg = f"Engine: Expected a Catalog (load_catalog gives one), got `{type(catalog).__name__}`"
+            raise InvalidRequestError(msg)
+        definitions = definitions_of(catalog)
+        folder = inputs if inputs is not None else definitions.inputs_folder
+        self._shared = Shared(
+            definitions,
+            client=client,
+            http_client=http_client,
+            reader=input_reader or FolderReader(None if folder is None else Path(folder).absolute()),
+            max_input_bytes=max_input_bytes,
+        )
+
+    async def __aenter__(self) -> Self:
+        """Give the engine itself."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close."""
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Refuse new runs, wait for those that were admitted, then close what the engine made."""
+        await self._shared.aclose()
+
+    async def validate_request(self, request: RunRequest) -> None:
+        """Prepare a request and forget it. Raises what ``prepare`` raises; calls no model."""
+        await self._prepared(request)
+
+    async def prepare(self, request: RunRequest) -> PreparedRun:
+        """Show exactly what ``run`` would send. Calls no model, takes no capacity, emits no event.
+
+        Raises InvalidRequestError or a subclass of it: an unknown id, a value that is missing, an input that cannot be
+        read.
+        """
+        return details(await self._prepared(request), request)
+
+    async def prepare_execution(self, request: RunRequest) -> PreparedExecution:
+        """Fix everything that a run needs, to run it later with ``run_prepared``. Raises what ``prepare`` raises."""
+        prepared = await self._prepared(request)
+        return PreparedExecution(details(prepared, request), Payload(self._shared, prepared, request))
+
+    async def run(self, request: RunRequest) -> RunResult:
+        """Run a request. An output that breaks its contract after all repairs is a result, not an error.
+
+        Raises InvalidRequestError before anything is sent, CredentialError without a usable key, CapacityError when the
+        backend admits no more, and GenerationError for what the backend did. A cancellation leaves as itself, and never
+        loses a reply that has arrived.
+        """
+        _expect(request)
+        return await self._driven(request)
+
+    async def run_prepared(self, execution: PreparedExecution) -> RunResult:
+        """Run what ``prepare_execution`` of this engine prepared.
+
+        Raises PreparedExecutionError when it has run, was discarded, or belongs to another engine, and what ``run``
+        raises.
+        """
+        if not isinstance(execution, PreparedExecution):
+            msg = f"run_prepared: Expected a PreparedExecution, got `{type(execution).__name__}`"
+            raise InvalidRequestError(msg)
+        payload = execution.claim(self._shared)
+        return await self._driven(payload.request, payload.prepared)
+
+    def coordinate(self, request: CoordinateRequest) -> Coordination:
+        """Make a coordination of one branch: await it to let it run.
+
+        Raises InvalidRequestError for what is not a CoordinateRequest.
+        """
+        if not isinstance(request, CoordinateRequest):
+            msg = f"coordinate: Expected a CoordinateRequest, got `{type(request).__name__}`"
+            raise InvalidRequestError(msg)
+        return Coordination(request, self.run)
+
+    async def _prepared(self, request: RunRequest) -> Prepared:
+        _expect(request)
+        prepared = await prepare(self._shared, request)
+        if isinstance(prepared, Failure):
+            raise prepared.failure()
+        return prepared.unwrap()
+
+    async def _driven(self, request: RunRequest, prepared: Prepared | None = None) -> RunResult:
+        history = node_of(request.continue_from)
+        loop = self._shared.enter()
+        try:
+            driver = RunDriver(self._shared, loop, request)
+            return await driver.drive(None if history is None else history.run_id, prepared)
+        finally:
+            loop.leave()
+
+
+def _expect(request: object) -> None:
+    if not isinstance(request, RunRequest):
+        msg = f"Expected a RunRequest, got `{type(request).__name__}`"
+        raise InvalidRequestError(msg)

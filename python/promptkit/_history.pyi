@@ -1,0 +1,58 @@
+"""`promptkit._history`: conversations that share their ancestors, encoded once and hashed once."""
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias, final
+
+_Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
+_Marker: TypeAlias = Literal["", "5m", "1h"]
+_Part: TypeAlias = (
+    tuple[Literal["text"], str]
+    | tuple[Literal["image"], str, bytes, None]
+    | tuple[Literal["image"], str, None, str]
+    | tuple[Literal["file"], str, bytes, str | None]
+)
+# In: (role, content, marker). Out: the same, with the parts in a tuple.
+_Message: TypeAlias = tuple[_Role, str | Sequence[_Part], _Marker | None]
+_StoredMessage: TypeAlias = tuple[_Role, str | tuple[_Part, ...], _Marker | None]
+
+__all__ = ["Node", "Turn"]
+
+@final
+class Node:
+    """One captured exchange and all before it. Immutable; made by `Turn.capture`; usable in any thread."""
+
+    @property
+    def run_id(self) -> str:
+        """The run that made this exchange."""
+    @property
+    def parent_run_id(self) -> str | None:
+        """The run that made the exchange which this one continued, None for a first one."""
+    @property
+    def message_count(self) -> int:
+        """How many messages there are, replies and ancestors included."""
+    def messages(self) -> list[_StoredMessage]:
+        """All messages, oldest first, as new tuples."""
+
+@final
+class Turn:
+    """The effective messages of one request: a captured history, then new messages. Immutable.
+
+    Raises `TypeError` or `ValueError`, which name the message, if one is not well-formed.
+    """
+
+    def __new__(cls, history: Node | None, messages: Sequence[_Message]) -> Turn: ...
+    @property
+    def message_count(self) -> int:
+        """How many messages there are, history included."""
+    def encode_chat(
+        self,
+        markers: Literal["cache_control", "prompt_cache_breakpoint", "omit"],
+        extra: Sequence[_Message] = (),
+    ) -> bytes:
+        """The `messages` array of a chat-completions request, compact JSON: these messages, then `extra`."""
+    def digest(self, session_id: str | None) -> str:
+        """The rendered digest, `sha256:` and 64 hexadecimal digits. Hashes only what is new since the history."""
+    def messages(self) -> list[_StoredMessage]:
+        """All messages, oldest first, as new tuples."""
+    def capture(self, run_id: str, reply: str) -> Node:
+        """A new node: these messages, then `reply` as the assistant's. Can be called any number of times."""

@@ -1,0 +1,233 @@
+"""The catalog, and how it is read from a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, final
+
+from returns.result import Failure
+
+from promptkit._catalog.consistency import inconsistencies
+from promptkit._catalog.files import (
+    ROOT_FILE,
+    Draft,
+    assemble,
+    read_draft,
+    read_prompt,
+    read_root,
+    read_schema,
+)
+from promptkit._effects.source_files import SourceFiles
+from promptkit._values.catalog import Definitions
+from promptkit._values.definitions import Backend, Profile, PromptDefinition
+from promptkit._values.frozen import FrozenDict, Unfit, frozen_json
+from promptkit.errors import Fault, InvalidConfigError
+
+if TYPE_CHECKING:
+    from promptkit._values.construction import Checked
+    from promptkit._values.json import JSON
+
+NO_SCHEMAS: FrozenDict[str, JSON] = FrozenDict()
+
+
+@final
+class Catalog:
+    """An immutable set of definitions, complete and consistent once constructed.
+
+    Every fault is reported at once in one InvalidConfigError: an id defined twice, a reference to what is not there, a
+    template or schema that does not compile, a variable or input that is used but not declared or declared but not
+    used. ``a | b`` combines two catalogs; an id on both sides is a fault. References are checked within each.
+    """
+
+    __slots__ = ("_definitions",)
+    _definitions: Definitions
+
+    def __init__(
+        self,
+        *,
+        prompts: Iterable[PromptDefinition] = (),
+        profiles: Iterable[Profile] = (),
+        backends: Iterable[Backend] = (),
+        schemas: Mapping[str, JSON] = NO_SCHEMAS,
+    ) -> None:
+        """Take definitions made in Python; ``schemas`` are JSON Schemas by id."""
+        faults: list[Fault] = []
+        definitions = Definitions(
+            prompts=_by_id(PromptDefinition, prompts, "prompts", faults),
+            profiles=_by_id(Profile, profiles, "profiles", faults),
+            backends=_by_id(Backend, backends, "backends", faults),
+            schemas=_frozen_schemas(schemas, faults),
+        )
+        faults.extend(inconsistencies(definitions, {}))
+        if faults:
+            raise InvalidConfigError(*faults)
+        object.__setattr__(self, "_definitions", definitions)
+
+    @property
+    def prompts(self) -> Mapping[str, PromptDefinition]:
+        """The prompts by id."""
+        return self._definitions.prompts
+
+    @property
+    def profiles(self) -> Mapping[str, Profile]:
+        """The profiles by id."""
+        return self._definitions.profiles
+
+    @property
+    def backends(self) -> Mapping[str, Backend]:
+        """The backends by id."""
+        return self._definitions.backends
+
+    @property
+    def schemas(self) -> Mapping[str, JSON]:
+        """The JSON Schemas by id."""
+        return self._definitions.schemas
+
+    def __or__(self, other: Catalog) -> Catalog:
+        """Combine two catalogs. Raises InvalidConfigError when an id stands on both sides."""
+        if not isinstance(other, Catalog):
+            return NotImplemented
+        left, right = self._definitions, other._definitions
+        faults = [
+            Fault(key=f"{kind}.{identifier}", message="is defined in both catalogs.")
+            for kind in ("prompts", "profiles", "backends", "schemas")
+            for identifier in sorted(getattr(left, kind).keys() & getattr(right, kind).keys())
+        ]
+        if left.inputs_folder and right.inputs_folder and left.inputs_folder != right.inputs_folder:
+            message = (
+                f"both catalogs have one, {left.inputs_folder} and {right.inputs_folder}: give Engine(inputs=...)."
+            )
+            faults.append(Fault(key="paths.inputs", message=message))
+        if faults:
+            raise InvalidConfigError(*faults)
+        return catalog_of(
+            Definitions(
+                prompts=FrozenDict({**left.prompts, **right.prompts}),
+                profiles=FrozenDict({**left.profiles, **right.profiles}),
+                backends=FrozenDict({**left.backends, **right.backends}),
+                schemas=FrozenDict({**left.schemas, **right.schemas}),
+                inputs_folder=left.inputs_folder or right.inputs_folder,
+            )
+        )
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        """Refuse: a catalog does not change."""
+        msg = "a Catalog does not change: combine two with |"
+        raise AttributeError(msg)
+
+    def __repr__(self) -> str:
+        """Count what there is."""
+        counts = ", ".join(
+            f"{len(getattr(self, kind))} {kind}" for kind in ("prompts", "profiles", "backends", "schemas")
+        )
+        return f"<promptkit.Catalog: {counts}>"
+
+
+def catalog_of(definitions: Definitions) -> Catalog:
+    """Wrap definitions that are known to be consistent."""
+    catalog: Catalog = object.__new__(Catalog)
+    object.__setattr__(catalog, "_definitions", definitions)
+    return catalog
+
+
+def definitions_of(catalog: Catalog) -> Definitions:
+    """Give the definitions of a catalog."""
+    return catalog._definitions  # noqa: SLF001  # the two halves of one value
+
+
+def _by_id(cls: type[Checked], given: Iterable[Any], kind: str, faults: list[Fault]) -> FrozenDict[str, Any]:
+    found: dict[str, Any] = {}
+    for index, definition in enumerate(given):
+        if not isinstance(definition, cls):
+            message = f"Expected a {cls.__name__}, got `{type(definition).__name__}`."
+            faults.append(Fault(key=f"{kind}[{index}]", message=message))
+        elif definition.id in found:  # type: ignore[attr-defined]  # all three have one
+            faults.append(Fault(key=f"{kind}[{index}]", message=f"the id {definition.id!r} stands twice."))  # type: ignore[attr-defined]
+        else:
+            found[definition.id] = definition  # type: ignore[attr-defined]
+    return FrozenDict(found)
+
+
+def _frozen_schemas(given: Mapping[str, Any], faults: list[Fault]) -> FrozenDict[str, Any]:
+    found: dict[str, Any] = {}
+    for identifier, schema in given.items():
+        try:
+            found[identifier] = frozen_json(schema)
+        except Unfit as error:
+            place = f" at {error.path}" if error.path else ""
+            faults.append(Fault(key=f"schemas.{identifier}", message=f"a value{place} {error}."))
+    return FrozenDict(found)
+
+
+def load_catalog(root: str | PathLike[str]) -> Catalog:
+    """Read ``promptkit.toml``, ``prompts/**/*.toml`` and ``schemas/**/*.json`` below the folder ``root``.
+
+    ``promptkit.toml`` has the tables ``[backends.ID]`` and ``[profiles.ID]``, and may move the folders in ``[paths]``
+    (``prompts``, ``schemas``, ``inputs``). The id of a prompt or a schema is its path below its folder without the
+    ending, with "/". Raises InvalidConfigError with every fault of every file.
+    """
+    folder = Path(root)
+    source = SourceFiles(folder)
+    root_file = source.read_one(ROOT_FILE)
+    if isinstance(root_file, Failure):
+        raise InvalidConfigError(root_file.failure())
+    settings = read_root(root_file.unwrap())
+    faults = list(settings.faults)
+    files = {f"backends.{name}": ROOT_FILE for name in settings.backends}
+    files |= {f"profiles.{name}": ROOT_FILE for name in settings.profiles}
+    prompts = _read_prompts(source, settings.folders["prompts"], files, faults)
+    schemas = _read_schemas(source, settings.folders["schemas"], files, faults)
+    if faults:  # references to what could not be read would be reported as missing
+        raise InvalidConfigError(*faults)
+    inputs_folder = folder / settings.folders["inputs"]
+    assembled = assemble(settings, prompts, schemas, files=files, inputs_folder=inputs_folder.absolute())
+    if isinstance(assembled, Failure):
+        raise InvalidConfigError(*assembled.failure())
+    return catalog_of(assembled.unwrap())
+
+
+def _read_prompts(
+    source: SourceFiles, folder: str, files: dict[str, str], faults: list[Fault]
+) -> dict[str, PromptDefinition]:
+    prompts: dict[str, PromptDefinition] = {}
+    for found in source.below(folder, ".toml", faults):
+        files[f"prompts.{found.identifier}"] = found.name
+        draft = read_draft(found)
+        if isinstance(draft, Failure):
+            faults.extend(draft.failure())
+            continue
+        contents = _read_contents(source, folder, draft.unwrap(), faults)
+        if contents is None:
+            continue
+        prompt = read_prompt(draft.unwrap(), contents)
+        if isinstance(prompt, Failure):
+            faults.extend(prompt.failure())
+        else:
+            prompts[found.identifier] = prompt.unwrap()
+    return prompts
+
+
+def _read_contents(source: SourceFiles, folder: str, draft: Draft, faults: list[Fault]) -> dict[str, bytes] | None:
+    contents: dict[str, bytes] = {}
+    for index, file in draft.content_files:
+        read = source.read_beside(draft.source, file, within=folder)
+        if isinstance(read, Failure):
+            key = f"messages[{index}].content_file"
+            faults.append(Fault(file=draft.source.name, key=key, message=read.failure()))
+        else:
+            contents[file] = read.unwrap()
+    return contents if len(contents) == len({file for _, file in draft.content_files}) else None
+
+
+def _read_schemas(source: SourceFiles, folder: str, files: dict[str, str], faults: list[Fault]) -> dict[str, Any]:
+    schemas: dict[str, Any] = {}
+    for found in source.below(folder, ".json", faults):
+        files[f"schemas.{found.identifier}"] = found.name
+        schema = read_schema(found)
+        if isinstance(schema, Failure):
+            faults.append(schema.failure())
+        else:
+            schemas[found.identifier] = schema.unwrap()
+    return schemas

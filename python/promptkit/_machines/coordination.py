@@ -1,0 +1,176 @@
+"""The coordinator as a pure state machine: one branch, a budget of turns, an application that chooses.
+
+    state               input              condition         command      next state
+    Checking(pending)   Clear              -                 Call         Choosing
+    Checking(pending)   Cancelled          -                 Withhold     Ended(cancelled), pending kept if there is one
+    Choosing            Chose(request)     -                 Check        Deciding(request)
+    Choosing            Chose(stop)        -                 Check        Deciding(stop)
+    Choosing            Raised             -                 Check        Deciding(raised)
+    Deciding(any)       Cancelled          -                 Withhold     Ended(cancelled): it wins over the callback
+    Deciding(raised)    Clear              -                 Propagate    Ended(failed)
+    Deciding(stop)      Clear              -                 Finish       Ended(stopped)
+    Deciding(request)   Clear              no turns left     Finish       Ended(exhausted), nothing prepared
+    Deciding(request)   Clear              turns left        Execute      Running, one turn spent
+    Running             Completed          -                 Check        Checking(pending), result pending
+    Running             Raised             -                 Propagate    Ended(failed)
+
+Being called is delivery: a callback that was called has received its response, even if it raised or was cancelled.
+A turn is spent when it starts, even if its preparation fails. An input that the table does not have is refused with a
+``NotInTable`` and changes nothing. No clock, no I/O, and no exchange is looked at.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import msgspec
+
+Choice = Literal["request", "stop", "raised"]
+End = Literal["stopped", "exhausted", "failed", "cancelled"]
+
+
+class NotInTable(ValueError):
+    """An input that the state does not take. The state is unchanged."""
+
+
+class Checking(msgspec.Struct, frozen=True, kw_only=True):
+    """About to call the application; ``pending`` says that a completed response waits for delivery."""
+
+    remaining: int
+    pending: bool
+
+
+class Choosing(msgspec.Struct, frozen=True, kw_only=True):
+    """The application chooses."""
+
+    remaining: int
+
+
+class Deciding(msgspec.Struct, frozen=True, kw_only=True):
+    """The application has chosen, and cancellation is looked at once more."""
+
+    remaining: int
+    choice: Choice
+
+
+class Running(msgspec.Struct, frozen=True, kw_only=True):
+    """A continuation runs; its turn is spent."""
+
+    remaining: int
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """The end; ``undelivered`` says that a completed response never reached the application."""
+
+    end: End
+    undelivered: bool = False
+
+
+State = Checking | Choosing | Deciding | Running | Ended
+
+
+class Clear(NamedTuple):
+    """The check found no cancellation."""
+
+
+class Cancelled(NamedTuple):
+    """The check found a cancellation."""
+
+
+class Chose(NamedTuple):
+    """The application returned a request, or None to stop."""
+
+    stop: bool
+
+
+class Raised(NamedTuple):
+    """The application, or the run, raised."""
+
+
+class Completed(NamedTuple):
+    """The run completed with a result."""
+
+
+Input = Clear | Cancelled | Chose | Raised | Completed
+
+
+class Check(NamedTuple):
+    """Look for a cancellation."""
+
+
+class Call(NamedTuple):
+    """Call the application with the pending result and this many turns left."""
+
+    remaining: int
+
+
+class Execute(NamedTuple):
+    """Run the request that the application chose."""
+
+
+class Finish(NamedTuple):
+    """End normally."""
+
+    outcome: Literal["stopped", "exhausted"]
+
+
+class Propagate(NamedTuple):
+    """Let the error through unchanged."""
+
+
+class Withhold(NamedTuple):
+    """Let the cancellation through; keep the pending result as undelivered, if there is one."""
+
+    undelivered: bool
+
+
+Command = Check | Call | Execute | Finish | Propagate | Withhold
+
+
+class Step(NamedTuple):
+    """The next state, and what to do."""
+
+    state: State
+    command: Command
+
+
+def start(additional_turns: int) -> Step:
+    """Begin with a budget: the first thing to do is to check."""
+    if additional_turns < 0:
+        msg = f"additional_turns is {additional_turns}: 0 or more"
+        raise ValueError(msg)
+    return Step(Checking(remaining=additional_turns, pending=False), Check())
+
+
+def step(state: State, event: Input) -> Step:
+    """Take one input."""
+    match state, event:
+        case Checking(), Clear():
+            return Step(Choosing(remaining=state.remaining), Call(state.remaining))
+        case Checking(), Cancelled():
+            return Step(Ended(end="cancelled", undelivered=state.pending), Withhold(state.pending))
+        case Choosing(), Chose(stop=stop):
+            return Step(Deciding(remaining=state.remaining, choice="stop" if stop else "request"), Check())
+        case Choosing(), Raised():
+            return Step(Deciding(remaining=state.remaining, choice="raised"), Check())
+        case Deciding(), Cancelled():
+            return Step(Ended(end="cancelled"), Withhold(undelivered=False))
+        case Deciding(), Clear():
+            return _decided(state)
+        case Running(), Completed():
+            return Step(Checking(remaining=state.remaining, pending=True), Check())
+        case Running(), Raised():
+            return Step(Ended(end="failed"), Propagate())
+        case _:
+            msg = f"{type(state).__name__} takes no {type(event).__name__}"
+            raise NotInTable(msg)
+
+
+def _decided(state: Deciding) -> Step:
+    if state.choice == "raised":
+        return Step(Ended(end="failed"), Propagate())
+    if state.choice == "stop":
+        return Step(Ended(end="stopped"), Finish("stopped"))
+    if state.remaining == 0:
+        return Step(Ended(end="exhausted"), Finish("exhausted"))
+    return Step(Running(remaining=state.remaining - 1), Execute())

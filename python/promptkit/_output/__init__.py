@@ -1,0 +1,1 @@
+"""What an answer must be: decoded exactly, validated, and sent back with what is wrong."""

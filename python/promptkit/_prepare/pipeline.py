@@ -1,0 +1,81 @@
+"""The whole way: select, (read inputs), render, assemble, hash."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from returns.result import Failure, Result, Success
+
+from promptkit._history import Turn
+from promptkit._prepare.inputs import as_texts
+from promptkit._prepare.rendering import render, render_session
+from promptkit._prepare.selection import Selection
+from promptkit._prepare.settings import settings
+from promptkit._values.exchange import node_of
+from promptkit._values.messages import from_tuples, to_tuple
+from promptkit._values.requests import RunRequest
+from promptkit._values.results import PreparedRun
+
+if TYPE_CHECKING:
+    from promptkit.errors import InvalidRequestError
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Everything that a run needs, frozen. ``turn`` is the native history with the new messages."""
+
+    selection: Selection
+    turn: Any
+    parent_run_id: str | None
+    session_id: str | None
+    input_hashes: Mapping[str, str]
+    rendered_hash: str
+
+
+def complete(
+    selection: Selection, request: RunRequest, contents: Mapping[str, bytes]
+) -> Result[Prepared, InvalidRequestError]:
+    """Finish the preparation with the inputs' contents: history, then rendered messages, then appended ones."""
+    read = as_texts(contents)
+    if isinstance(read, Failure):
+        return read
+    inputs = read.unwrap()
+    rendered = render(selection.plan, request.variables, inputs.texts)
+    if isinstance(rendered, Failure):
+        return rendered
+    session = render_session(selection.plan, request.session_id, request.variables, inputs.texts)
+    if isinstance(session, Failure):
+        return session
+    history = node_of(request.continue_from)
+    new = [to_tuple(message) for message in (*rendered.unwrap(), *request.appended_messages)]
+    turn = Turn(history, new)
+    return Success(
+        Prepared(
+            selection=selection,
+            turn=turn,
+            parent_run_id=None if history is None else history.run_id,
+            session_id=session.unwrap(),
+            input_hashes=inputs.hashes,
+            rendered_hash=turn.digest(session.unwrap()),
+        )
+    )
+
+
+def details(prepared: Prepared, request: RunRequest) -> PreparedRun:
+    """Build what ``prepare`` shows."""
+    selection = prepared.selection
+    return PreparedRun(
+        prompt_id=selection.plan.prompt.id,
+        parent_run_id=prepared.parent_run_id,
+        profile=selection.profile.id,
+        backend=selection.backend.id,
+        model=selection.profile.model,
+        session_id=prepared.session_id,
+        output=selection.contract.output,
+        messages=from_tuples(prepared.turn.messages()),
+        definition_hash=selection.plan.definition_hash,
+        input_hashes=prepared.input_hashes,
+        rendered_hash=prepared.rendered_hash,
+        settings=settings(selection, request, prepared.session_id),
+    )

@@ -1,0 +1,1 @@
+"""Frozen values: what is configured, asked, sent, answered and observed."""

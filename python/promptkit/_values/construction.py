@@ -1,0 +1,142 @@
+"""What construction of a public value checks and takes.
+
+msgspec checks types when it decodes, not when a struct is constructed. Values that people construct go through
+here from ``__post_init__``: each field is converted by its annotation (a list for a tuple is taken, a bare string is
+not), mappings are deep-frozen, and every problem of the value is reported at once with the field's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_origin
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from promptkit._values.frozen import Unfit, frozen_json, frozen_mapping, text_fault
+from promptkit.errors import Fault, InvalidConfigError, InvalidRequestError, PromptKitError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Reader = Callable[[Any], Any]
+
+
+def _converter(annotation: Any) -> Reader:
+    """Convert by annotation. The type goes into a struct of its own, whose plan msgspec makes once and keeps."""
+    holder = msgspec.defstruct("_Field", [("value", annotation)])
+
+    def read(value: Any) -> Any:
+        converted = msgspec.convert({"value": value}, holder).value  # type: ignore[attr-defined]  # made above
+        if isinstance(converted, str):
+            fault = text_fault(converted)
+            if fault is not None:
+                raise Unfit(fault)
+        elif isinstance(converted, dict):
+            return frozen_mapping(converted)
+        return converted
+
+    return read
+
+
+def _function(value: Any) -> Any:
+    if value is None or callable(value):
+        return value
+    msg = f"Expected a function, got `{type(value).__name__}`"
+    raise Unfit(msg)
+
+
+def _json_mapping(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        msg = f"Expected a mapping, got `{type(value).__name__}`"
+        raise Unfit(msg)
+    return frozen_mapping(value)
+
+
+_PLAIN = {str: str, str | None: str, bool: bool, int: int, int | None: int}
+
+
+def _plain(annotation: Any) -> Reader:
+    """Read one of the commonest kinds without asking the converter when the value is just that."""
+    expected = _PLAIN[annotation]
+    otherwise = _converter(annotation)
+
+    def read(value: Any) -> Any:
+        if type(value) is expected and (not isinstance(value, str) or value.isascii()):
+            return value
+        return otherwise(value)
+
+    return read
+
+
+def _mentions(annotation: Any, origin: Any) -> bool:
+    return get_origin(annotation) is origin or any(_mentions(part, origin) for part in get_args(annotation))
+
+
+@lru_cache(maxsize=None)
+def _reader(annotation: Any) -> Reader:
+    """Choose how a field of this annotation is read."""
+    if annotation in _PLAIN:
+        return _plain(annotation)
+    if annotation is Any:
+        return frozen_json
+    if get_origin(annotation) is Mapping and get_args(annotation)[1] is Any:
+        return _json_mapping
+    if _mentions(annotation, Callable):
+        return _function
+    return _converter(annotation)
+
+
+@lru_cache(maxsize=None)
+def _readers(cls: type[Checked]) -> tuple[tuple[str, Reader], ...]:
+    special = cls.special_fields()
+    return tuple((field.name, special.get(field.name) or _reader(field.type)) for field in msgspec.structs.fields(cls))
+
+
+def _said(error: Exception) -> tuple[str, str]:
+    """Split a converter's complaint into the place inside the field and the sentence."""
+    if isinstance(error, Unfit):
+        separator = "." if error.path and not error.path.startswith("[") else ""
+        return separator + error.path, str(error)
+    text, _, place = str(error).partition(" - at `$")
+    return place.rstrip("`").removeprefix(".value").replace("[...]", ""), text
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """Base of the values that people construct: checked, converted and frozen on construction."""
+
+    refused_with: ClassVar[type[PromptKitError]] = InvalidRequestError
+
+    @classmethod
+    def special_fields(cls) -> Mapping[str, Reader]:
+        """Name the fields that their annotation cannot describe, with their reader."""
+        return {}
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Give what is wrong beyond the types, as pairs of field and sentence."""
+        return iter(())
+
+    def __post_init__(self) -> None:
+        found: list[tuple[str, str]] = []
+        for name, read in _readers(type(self)):
+            before = getattr(self, name)
+            try:
+                after = read(before)
+            except (Unfit, msgspec.ValidationError) as error:
+                place, sentence = _said(error)
+                found.append((name + place, sentence))
+            else:
+                if after is not before:
+                    force_setattr(self, name, after)
+        if not found:
+            found.extend(self.problems())
+        if found:
+            raise refused(type(self), found)
+
+
+def refused(cls: type[Checked], found: list[tuple[str, str]]) -> PromptKitError:
+    """Make the error that says what is wrong with a value of ``cls``."""
+    if issubclass(cls.refused_with, InvalidConfigError):
+        return InvalidConfigError(*(Fault(key=f"{cls.__name__}.{place}", message=text) for place, text in found))
+    return cls.refused_with("; ".join(f"{cls.__name__}.{place}: {text}" for place, text in found))

@@ -1,0 +1,261 @@
+"""Definitions: prompts, profiles and backends, the same whether they come from files or from Python."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar, Literal
+from urllib.parse import urlsplit
+
+from promptkit._values.construction import Checked
+from promptkit._values.contracts import OutputContract
+from promptkit._values.frozen import FrozenDict
+from promptkit._values.json import JSON
+from promptkit._values.messages import CacheControl, Role
+from promptkit.errors import InvalidConfigError, PromptKitError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NO_MAPPING: FrozenDict[str, JSON] = FrozenDict()
+NO_HEADERS: FrozenDict[str, str] = FrozenDict()
+
+RESERVED_FIELDS = frozenset({"model", "messages", "stream", "stream_options", "n"})
+OWN_FIELDS = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "max_tokens": "max_output_tokens",
+    "max_completion_tokens": "max_output_tokens",
+    "stop": "stop",
+    "seed": "seed",
+    "reasoning_effort": "reasoning_effort",
+    "response_format": "native_output",
+}
+CREDENTIAL_HEADERS = ("authorization", "api-key", "apikey", "cookie", "token", "secret", "password", "credential")
+OWN_HEADERS = frozenset(
+    {"content-type", "content-length", "host", "transfer-encoding", "connection", "accept-encoding"}
+)
+
+
+class Definition(Checked, frozen=True):
+    """Base of what is configured: faults are InvalidConfigErrors."""
+
+    refused_with: ClassVar[type[PromptKitError]] = InvalidConfigError
+
+
+class MessageTemplate(Definition, frozen=True, kw_only=True):
+    """One message of a prompt. ``content`` is sandboxed Jinja2 source that renders alone to this message's text."""
+
+    role: Role
+    content: str
+    cache_control: CacheControl | None = None
+
+
+class PromptDefinition(Definition, frozen=True, kw_only=True):
+    """A prompt: messages to render, what they need, and what is expected back.
+
+    ``variables`` and ``inputs`` declare every name that the templates use. ``profile`` is the profile used when a
+    request names none, ``session`` a template of the session id, ``output`` the contract of the answer.
+    """
+
+    id: str
+    messages: tuple[MessageTemplate, ...]
+    description: str | None = None
+    variables: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    profile: str | None = None
+    session: str | None = None
+    output: OutputContract = OutputContract()
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Check names."""
+        yield from _id_problems(self.id)
+        if not self.messages:
+            yield "messages", "is empty: a prompt has at least one message"
+        for field, names in (("variables", self.variables), ("inputs", self.inputs)):
+            for index, name in enumerate(names):
+                if not name.isidentifier():
+                    yield f"{field}[{index}]", f"{name!r} is not a name that a template can use"
+                if name in names[:index]:
+                    yield f"{field}[{index}]", f"{name!r} is declared twice"
+        if "inputs" in self.variables:
+            yield "variables", "'inputs' is the name under which templates find the inputs: choose another"
+
+
+class Profile(Definition, frozen=True, kw_only=True):
+    """How to ask: a backend, a model and its settings. A setting that is None or empty is not sent.
+
+    ``native_output`` says how a JSON contract is asked of the backend itself; the answer is validated all the same.
+    ``extra`` has further body fields, sent as written.
+    """
+
+    id: str
+    backend: str
+    model: str
+    temperature: float | None = None
+    top_p: float | None = None
+    max_output_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    reasoning_effort: str | None = None
+    native_output: Literal["json_schema", "json_object", "none"] = "json_schema"
+    extra: Mapping[str, JSON] = NO_MAPPING
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Check ranges and reserved fields."""
+        yield from _id_problems(self.id)
+        if not self.model:
+            yield "model", "is empty"
+        if self.temperature is not None and not (math.isfinite(self.temperature) and self.temperature >= 0):
+            yield "temperature", f"is {self.temperature}: 0 or more"
+        if self.top_p is not None and not 0 <= self.top_p <= 1:
+            yield "top_p", f"is {self.top_p}: from 0 to 1"
+        if self.max_output_tokens is not None and self.max_output_tokens < 1:
+            yield "max_output_tokens", f"is {self.max_output_tokens}: 1 or more"
+        for field in self.extra:
+            if field in RESERVED_FIELDS:
+                yield f"extra.{field}", "is reserved: promptkit sets it"
+            elif field in OWN_FIELDS:
+                yield f"extra.{field}", f"has a setting of its own: {OWN_FIELDS[field]}"
+
+
+class RetryPolicy(Definition, frozen=True, kw_only=True):
+    """When and how often to try again after a transient failure. Delays are in seconds.
+
+    ``max_retries`` is one budget for a whole run, after its first try, repairs included. The delay before retry k is
+    uniform between ``base_delay`` and the lesser of ``max_delay`` and base_delay * 2**k. A backend that demands a
+    longer wait than ``max_retry_after`` ends the run at once.
+    """
+
+    max_retries: int = 2
+    base_delay: float = 0.5
+    max_delay: float = 8.0
+    max_retry_after: float = 60.0
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Check ranges."""
+        if self.max_retries < 0:
+            yield "max_retries", f"is {self.max_retries}: 0 or more"
+        for field in ("base_delay", "max_delay", "max_retry_after"):
+            seconds = getattr(self, field)
+            if not (math.isfinite(seconds) and seconds >= 0):
+                yield field, f"is {seconds}: a number of seconds, 0 or more"
+
+
+class EmbeddedOptions(Definition, frozen=True, kw_only=True):
+    """The model that runs inside the process.
+
+    ``model_path`` is a GGUF file of your own; None is the default model (SmolLM2-135M-Instruct), fetched once from
+    the package registry. ``context_tokens`` bounds prompt and answer together. ``threads`` None is the number of
+    cores less one, at least 1.
+    """
+
+    model_path: str | None = None
+    context_tokens: int = 4096
+    threads: int | None = None
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Check ranges."""
+        if self.context_tokens < 1:
+            yield "context_tokens", f"is {self.context_tokens}: 1 or more"
+        if self.threads is not None and self.threads < 1:
+            yield "threads", f"is {self.threads}: 1 or more"
+
+
+class Backend(Definition, frozen=True, kw_only=True):
+    """Where models are, how much may be asked of them at once, and how long to wait. Times are in seconds.
+
+    ``kind`` is the dialect: "chat_completions" speaks to any OpenAI-compatible server at
+    ``{base_url}/chat/completions``, "embedded" runs a model in the process. ``credential_env`` names the environment
+    variable that holds the key; None: no key is needed. ``max_concurrency`` generations run at the same time (None:
+    8, and 1 for embedded) and ``max_waiting`` further runs are admitted. ``attempt_timeout`` bounds one attempt,
+    whole. ``session_parameter`` is the body field that carries the session id; None: it is not sent.
+    """
+
+    id: str
+    kind: Literal["chat_completions", "embedded"]
+    base_url: str | None = None
+    credential_env: str | None = None
+    max_concurrency: int | None = None
+    max_waiting: int = 64
+    connect_timeout: float = 5.0
+    attempt_timeout: float = 120.0
+    retry: RetryPolicy = RetryPolicy()
+    headers: Mapping[str, str] = NO_HEADERS
+    trust_env: bool = False
+    session_parameter: str | None = None
+    token_limit_parameter: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    cache_markers: Literal["cache_control", "prompt_cache_breakpoint", "omit"] = "cache_control"
+    embedded: EmbeddedOptions | None = None
+
+    @property
+    def concurrency(self) -> int:
+        """How many generations run at the same time, the default resolved."""
+        if self.max_concurrency is not None:
+            return self.max_concurrency
+        return 1 if self.kind == "embedded" else 8
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Check ranges, the address and the headers."""
+        yield from _id_problems(self.id)
+        if self.kind == "embedded":
+            if self.base_url is not None:
+                yield "base_url", "is given, but an embedded model has no address"
+        else:
+            if self.embedded is not None:
+                yield "embedded", 'is given, but kind is not "embedded"'
+            yield from _url_problems(self.base_url)
+        if self.max_concurrency is not None and self.max_concurrency < 1:
+            yield "max_concurrency", f"is {self.max_concurrency}: 1 or more"
+        if self.max_waiting < 0:
+            yield "max_waiting", f"is {self.max_waiting}: 0 or more"
+        for field in ("connect_timeout", "attempt_timeout"):
+            seconds = getattr(self, field)
+            if not (math.isfinite(seconds) and seconds > 0):
+                yield field, f"is {seconds}: a number of seconds above 0"
+        if self.session_parameter in RESERVED_FIELDS:
+            yield "session_parameter", f"{self.session_parameter!r} is reserved: promptkit sets it"
+        for name, value in self.headers.items():
+            yield from _header_problems(name, value)
+
+
+def _id_problems(identifier: str) -> Iterator[tuple[str, str]]:
+    if not identifier or any(not part or part in {".", ".."} for part in identifier.split("/")):
+        yield "id", f"{identifier!r} is not an id: names separated by single slashes"
+    elif not identifier.isprintable() or identifier != identifier.strip():
+        yield "id", f"{identifier!r} has control characters or whitespace around it"
+
+
+def _url_problems(url: str | None) -> Iterator[tuple[str, str]]:
+    if url is None:
+        yield "base_url", "is missing: the address below which chat/completions is, such as http://localhost:8080/v1"
+        return
+    # The address is not repeated in these sentences: it may hold a key.
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+        _ = parts.port
+    except ValueError:
+        yield "base_url", "is not an address"
+        return
+    if parts.scheme not in {"http", "https"} or not host:
+        yield "base_url", "must start with http:// or https:// and name a host"
+    if parts.username is not None or parts.password is not None:
+        yield "base_url", "has user information: put the key into an environment variable and name it in credential_env"
+    if parts.query or parts.fragment or "?" in url or "#" in url:
+        yield "base_url", "has a query or a fragment, which cannot be joined with a path: leave it out"
+    if url != url.strip() or not url.isascii() or not url.isprintable() or " " in url:
+        yield "base_url", "has whitespace, control characters or characters outside ASCII"
+
+
+def _header_problems(name: str, value: str) -> Iterator[tuple[str, str]]:
+    key = f"headers.{name}"
+    lowered = name.lower()
+    if any(word in lowered for word in CREDENTIAL_HEADERS):
+        yield key, "carries a credential: name its environment variable in credential_env instead"
+    elif lowered in OWN_HEADERS:
+        yield key, "is set by promptkit"
+    elif not name or not name.isascii() or any(c in '()<>@,;:\\"/[]?={} \t' or not c.isprintable() for c in name):
+        yield key, "is not the name of an HTTP header"
+    elif not value.isascii() or not value.isprintable() or value != value.strip():
+        yield key, "has a value that no HTTP header can carry"

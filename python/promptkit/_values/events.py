@@ -1,0 +1,118 @@
+"""Observation: values that say what happened, never what was said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+from promptkit._values.usage import TokenUsage
+
+Outcome = Literal["completed", "failed", "cancelled"]
+
+
+class RunStarted(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="run_started"):
+    """A run began; nothing is selected yet. ``at`` is in UTC."""
+
+    at: datetime
+    run_id: str
+    parent_run_id: str | None
+    prompt_id: str
+
+
+class AttemptFinished(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="attempt_finished"):
+    """One call to the backend ended, and its permit is back.
+
+    ``attempt`` counts from 1 within the run; ``error`` is the class name of the failure and ``status`` its HTTP status,
+    if there was one; ``queued`` is the seconds spent waiting for the permit, ``duration`` those of the attempt itself.
+    """
+
+    at: datetime
+    run_id: str
+    parent_run_id: str | None
+    profile: str
+    backend: str
+    backend_kind: str
+    model: str
+    response_id: str | None
+    attempt: int
+    purpose: Literal["generate", "repair"]
+    outcome: Outcome
+    error: str | None
+    status: int | None
+    queued: float
+    duration: float
+    usage: TokenUsage
+
+
+class RetryDelayed(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="retry_delayed"):
+    """The run waits ``delay`` seconds before it tries again; ``attempt`` is the one that failed."""
+
+    at: datetime
+    run_id: str
+    parent_run_id: str | None
+    attempt: int
+    delay: float
+    source: Literal["backoff", "retry_after"]
+
+
+class RunFinished(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="run_finished"):
+    """The terminal event of a run: its capacity is back, and its totals are final.
+
+    ``profile``, ``backend``, ``model`` and ``definition_hash`` are None when the run failed before they were selected.
+    """
+
+    at: datetime
+    run_id: str
+    parent_run_id: str | None
+    prompt_id: str
+    profile: str | None
+    backend: str | None
+    model: str | None
+    definition_hash: str | None
+    outcome: Outcome
+    error: str | None
+    validation: Literal["not_requested", "valid", "invalid"] | None
+    attempts: int
+    transient_retries: int
+    repair_calls: int
+    usage: TokenUsage
+    duration: float
+
+
+ExecutionEvent = RunStarted | AttemptFinished | RetryDelayed | RunFinished
+"""What an observer receives: one of the four events, told apart by class (encoded: by "kind")."""
+
+Observer = Callable[[ExecutionEvent], None]
+"""A plain function that is called with each event of a run, synchronously and in order."""
+
+
+def compose_observers(*observers: Observer | None) -> Observer | None:
+    """Make one observer that calls each of these in the given order.
+
+    None is skipped, nothing is deduplicated, and with no observer left the result is None. What one raises reaches
+    the run, and the later ones do not see that event.
+    """
+    chosen = tuple(observer for observer in observers if observer is not None)
+    if len(chosen) <= 1:
+        return chosen[0] if chosen else None
+
+    def composed(event: ExecutionEvent) -> None:
+        for observer in chosen:
+            observer(event)
+
+    return composed
+
+
+def guard_observer(observer: Observer, on_error: Callable[[Exception], None]) -> Observer:
+    """Make an observer whose exceptions go to ``on_error`` and not to the run."""
+
+    def guarded(event: ExecutionEvent) -> None:
+        try:
+            observer(event)
+        except Exception as error:  # noqa: BLE001  # the purpose of the guard
+            on_error(error)
+
+    return guarded

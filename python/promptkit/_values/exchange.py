@@ -1,0 +1,88 @@
+"""The captured exchange: an opaque capability over a node of the history store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn, Self, final
+
+import msgspec
+
+from promptkit._values.messages import Message, from_tuples
+
+if TYPE_CHECKING:
+    from promptkit._history import Node
+
+
+class ExchangeDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """What an exchange holds: detached from it, and encodable with msgspec.
+
+    ``messages`` is the complete logical history, oldest first, ending with the final assistant message.
+    """
+
+    run_id: str
+    parent_run_id: str | None
+    messages: tuple[Message, ...]
+
+
+@final
+class Exchange:
+    """One captured exchange and all before it: give it to ``RunRequest.continue_from`` to continue.
+
+    Obtained only from ``RunResult.exchange``. Immutable, bound to no engine, and free to be used on any engine, in any
+    thread, any number of times. Its repr is constant, copies are the same object, equality is identity, and it cannot
+    be constructed or pickled: encode ``details()`` where content has to leave the process.
+    """
+
+    __slots__ = ("__weakref__", "_node")
+    _node: Node
+
+    def __new__(cls, *_: object, **__: object) -> Self:
+        """Refuse: an exchange comes from a run."""
+        msg = "an Exchange cannot be constructed: run a request with capture_exchange=True and take result.exchange"
+        raise TypeError(msg)
+
+    def __init_subclass__(cls) -> NoReturn:
+        """Refuse to be subclassed."""
+        msg = "Exchange is final"
+        raise TypeError(msg)
+
+    def details(self) -> ExchangeDetails:
+        """Build the complete history, from the first message to the final answer. Costs what the history is long."""
+        return ExchangeDetails(
+            run_id=self._node.run_id,
+            parent_run_id=self._node.parent_run_id,
+            messages=from_tuples(self._node.messages()),
+        )
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        """Refuse: an exchange does not change."""
+        msg = "an Exchange does not change"
+        raise AttributeError(msg)
+
+    def __repr__(self) -> str:
+        """Give a constant."""
+        return "<promptkit.Exchange>"
+
+    def __copy__(self) -> Exchange:
+        """Give the same exchange."""
+        return self
+
+    def __deepcopy__(self, memo: object) -> Exchange:
+        """Give the same exchange."""
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled."""
+        msg = "an Exchange cannot be pickled: encode exchange.details() to keep its content"
+        raise TypeError(msg)
+
+
+def exchange_of(node: Node) -> Exchange:
+    """Wrap a node of the store."""
+    exchange: Exchange = object.__new__(Exchange)
+    object.__setattr__(exchange, "_node", node)
+    return exchange
+
+
+def node_of(exchange: Exchange | None) -> Node | None:
+    """Give the node that an exchange stands for."""
+    return None if exchange is None else exchange._node  # noqa: SLF001  # the two halves of one capability

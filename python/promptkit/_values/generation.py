@@ -1,0 +1,107 @@
+"""The seam to a model: one call, one reply, and the protocol between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, Protocol, final
+
+import msgspec
+
+from promptkit._values.construction import Checked
+from promptkit._values.contracts import OutputContract
+from promptkit._values.definitions import Backend, Profile
+from promptkit._values.messages import Message, from_tuples, to_tuple
+from promptkit._values.secret import Secret
+from promptkit._values.usage import ReportedUsage
+
+if TYPE_CHECKING:
+    from promptkit._history import Turn
+
+Purpose = Literal["generate", "repair"]
+
+
+class EncodedMessages(msgspec.Struct, frozen=True, kw_only=True):
+    """The messages of a call as JSON: ``messages`` is an array.
+
+    ``system`` is an array of text blocks where the dialect carries system text apart, else None.
+    """
+
+    messages: bytes
+    system: bytes | None = None
+
+
+@final
+class GenerationCall(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
+    """One attempt, as a ModelClient receives it. ``output`` has its schema resolved: never an id.
+
+    ``attempt`` counts from 1 within the run; ``purpose`` tells the first try and its retries from repairs.
+    """
+
+    run_id: str
+    attempt: int
+    purpose: Purpose
+    backend: Backend
+    profile: Profile
+    output: OutputContract
+    session_id: str | None
+    credential: Secret | None
+    turn: Any
+    extra: Sequence[Message] = ()
+
+    @cached_property
+    def messages(self) -> tuple[Message, ...]:
+        """The effective messages, built on first use."""
+        turn: Turn = self.turn
+        return (*from_tuples(turn.messages()), *self.extra)
+
+    def encoded_messages(self, form: Literal["chat_completions"]) -> EncodedMessages:
+        """Encode the messages for a dialect, with the cache markers in the form that the backend takes.
+
+        The array for a history is, without its closing bracket, a byte prefix of that of every continuation.
+        """
+        if form != "chat_completions":
+            msg = f'unknown form {form!r}: "chat_completions" is the one there is'
+            raise ValueError(msg)
+        turn: Turn = self.turn
+        extra = [to_tuple(message) for message in self.extra]
+        return EncodedMessages(messages=turn.encode_chat(self.backend.cache_markers, extra))
+
+    def __repr__(self) -> str:
+        """Name the call without its content."""
+        return f"GenerationCall(run_id={self.run_id!r}, attempt={self.attempt}, purpose={self.purpose!r})"
+
+
+class GenerationReply(Checked, frozen=True, kw_only=True):
+    """One finished reply: the exact text of the answer, and what the backend said about it.
+
+    ``finish_reason`` is an open set. ``usage`` None means that nothing was reported, which is not zero.
+    """
+
+    content: str
+    finish_reason: str | None = None
+    refusal: str | None = None
+    model: str | None = None
+    response_id: str | None = None
+    usage: ReportedUsage | None = None
+
+
+class ModelClient(Protocol):
+    """The seam for other backends and for tests."""
+
+    async def generate(self, call: GenerationCall) -> GenerationReply:
+        """Make one attempt and give its reply.
+
+        Raise GenerationError (its ``transient`` decides a retry); anything else ends the run unchanged. The engine
+        bounds the attempt by the backend's ``attempt_timeout`` and counts it against the backend's concurrency.
+        """
+        ...
+
+
+class InputReader(Protocol):
+    """Reads file inputs in place of the file system."""
+
+    async def read(self, path: PathLike[str], limit: int) -> bytes:
+        """Give the content of ``path``, as the request names it; raise InputError when it is longer than ``limit``."""
+        ...

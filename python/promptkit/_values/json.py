@@ -1,0 +1,12 @@
+"""The JSON value type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    JSON = bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"] | None
+else:
+    JSON = Any  # msgspec cannot decode a recursive alias
+"""A JSON value: None, bool, int, float, str, a list or a mapping with text keys."""

@@ -1,0 +1,112 @@
+"""Messages: who says what, and the parts that content is made of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from promptkit._values.construction import Checked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from promptkit._history import _Message as MessageTuple
+    from promptkit._history import _Part as PartTuple
+    from promptkit._history import _StoredMessage as StoredTuple
+
+Role = Literal["system", "developer", "user", "assistant"]
+"""Who a message is from, sent as authored."""
+
+
+class CacheControl(Checked, frozen=True, kw_only=True):
+    """Cache metadata of one message, sent as authored: the prompt up to here may be kept for reuse.
+
+    ``ttl`` is the lifetime asked for: "5m", "1h", or None for the backend's default.
+    """
+
+    type: Literal["ephemeral"] = "ephemeral"
+    ttl: Literal["5m", "1h"] | None = None
+
+
+class TextPart(Checked, frozen=True, kw_only=True, tag_field="type", tag="text"):
+    """A piece of text."""
+
+    text: str
+
+
+class ImagePart(Checked, frozen=True, kw_only=True, tag_field="type", tag="image", omit_defaults=True):
+    """An image: exactly one of ``data`` (its bytes) and ``url``; ``media_type`` such as "image/png"."""
+
+    media_type: str
+    data: bytes | None = None
+    url: str | None = None
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Check that there is one source."""
+        if (self.data is None) == (self.url is None):
+            yield "data", "give exactly one of data and url"
+
+
+class FilePart(Checked, frozen=True, kw_only=True, tag_field="type", tag="file", omit_defaults=True):
+    """A file: its bytes, its media type such as "application/pdf", and its name if it has one."""
+
+    media_type: str
+    data: bytes
+    filename: str | None = None
+
+
+ContentPart = TextPart | ImagePart | FilePart
+"""One part of a message with more than plain text."""
+
+
+class Message(Checked, frozen=True, kw_only=True, omit_defaults=True):
+    """One message: a role, its content (text, or a tuple of parts) and its cache marker, if any.
+
+    >>> Message(role="user", content="What stands in the second paragraph?").role
+    'user'
+    """
+
+    role: Role
+    content: str | tuple[ContentPart, ...]
+    cache_control: CacheControl | None = None
+
+
+def to_tuple(message: Message) -> MessageTuple:
+    """Give the form in which a message enters the history store."""
+    marker = message.cache_control
+    content = message.content if isinstance(message.content, str) else tuple(_part_tuple(p) for p in message.content)
+    return (message.role, content, None if marker is None else marker.ttl or "")
+
+
+def from_tuples(stored: Iterable[StoredTuple]) -> tuple[Message, ...]:
+    """Build messages from the form in which they leave the history store."""
+    return tuple(_message(*fields) for fields in stored)
+
+
+def _message(role: Role, content: str | Iterable[PartTuple], marker: Literal["", "5m", "1h"] | None) -> Message:
+    return Message(
+        role=role,
+        content=content if isinstance(content, str) else tuple(_part(part) for part in content),
+        cache_control=None if marker is None else CacheControl(ttl=marker or None),
+    )
+
+
+def _part_tuple(part: ContentPart) -> PartTuple:
+    match part:
+        case TextPart():
+            return ("text", part.text)
+        case ImagePart(data=bytes(data)):
+            return ("image", part.media_type, data, None)
+        case ImagePart():
+            return ("image", part.media_type, None, part.url or "")
+        case FilePart():
+            return ("file", part.media_type, part.data, part.filename)
+
+
+def _part(part: PartTuple) -> ContentPart:
+    match part:
+        case ("text", text):
+            return TextPart(text=text)
+        case ("image", media_type, data, url):
+            return ImagePart(media_type=media_type, data=data, url=url)
+        case ("file", media_type, data, filename):
+            return FilePart(media_type=media_type, data=data, filename=filename)

@@ -1,0 +1,191 @@
+"""What comes back: prepared details and completed results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Literal, Self, TypeVar
+
+import msgspec
+
+from promptkit._values.contracts import OutputContract
+from promptkit._values.exchange import Exchange
+from promptkit._values.json import JSON
+from promptkit._values.messages import Message
+from promptkit._values.usage import TokenUsage
+from promptkit.errors import NotCapturedError, OutputInvalidError
+
+T = TypeVar("T")
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """A resolved value, and where it came from."""
+
+    value: JSON
+    origin: Literal["request", "prompt", "profile", "backend", "default"]
+
+
+class PreparedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run would send, and under which settings. Built by ``prepare``, never by ``run``.
+
+    ``messages`` are the effective messages: captured history, the prompt's rendered messages, the appended ones.
+    Hashes are "sha256:" and 64 hexadecimal digits. ``rendered_hash`` covers the effective messages, then the session
+    id: it is the SHA-256 of ``msgspec.json.encode(["promptkit/rendered/1", messages, session_id])``.
+    """
+
+    prompt_id: str
+    parent_run_id: str | None
+    profile: str
+    backend: str
+    model: str
+    session_id: str | None
+    output: OutputContract
+    messages: tuple[Message, ...]
+    definition_hash: str
+    input_hashes: Mapping[str, str]
+    rendered_hash: str
+    settings: Mapping[str, Setting]
+
+
+class Violation(msgspec.Struct, frozen=True, kw_only=True):
+    """One way in which an output breaks its contract; ``pointer`` is a JSON Pointer (RFC 6901) into the output."""
+
+    pointer: str
+    message: str
+
+
+class Validation(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the output satisfies its contract.
+
+    ``extraction`` says whether the whole content was the JSON document, or the inside of the one fence around it.
+    """
+
+    status: Literal["not_requested", "valid", "invalid"]
+    violations: tuple[Violation, ...] = ()
+    extraction: Literal["whole", "fenced"] = "whole"
+
+
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
+    """When the run started (UTC) and how many seconds it took."""
+
+    started_at: datetime
+    duration: float
+
+
+class RunResult(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """A completed run. An output that breaks its contract is a result too: look at ``validation``.
+
+    ``model`` is the model as the backend reported it, else as asked; ``response_id`` the backend's own id of the
+    answer; ``raw_output`` the exact final assistant content; ``value`` the decoded output when the contract asks for
+    JSON and it is valid, else None; ``finish_reason`` as reported, an open set; ``refusal`` the text of a refusal.
+    ``attempts == 1 + transient_retries + repair_calls``.
+    """
+
+    run_id: str
+    parent_run_id: str | None
+    prompt_id: str
+    profile: str
+    backend: str
+    model: str
+    response_id: str | None
+    session_id: str | None
+    definition_hash: str
+    rendered_hash: str
+    raw_output: str
+    value: JSON
+    finish_reason: str | None
+    refusal: str | None
+    validation: Validation
+    captured: bool
+    attempts: int
+    transient_retries: int
+    repair_calls: int
+    usage: TokenUsage
+    timing: Timing
+
+    @property
+    def exchange(self) -> Exchange:
+        """The captured exchange, to continue from. Never encoded or pickled; copies of the result keep it.
+
+        Raises NotCapturedError when the run did not ask for capture.
+        """
+        exchange: Exchange | None = self.__dict__.get("_exchange")
+        if exchange is not None:
+            return exchange
+        if self.captured:
+            msg = f"run {self.run_id}: this result was decoded or unpickled, and an exchange never leaves its process"
+        else:
+            msg = (
+                f"run {self.run_id} of prompt {self.prompt_id!r} captured no exchange: "
+                "set capture_exchange=True in its RunRequest (continue_from implies it)"
+            )
+        error = NotCapturedError(msg)
+        error.run_id, error.parent_run_id = self.run_id, self.parent_run_id
+        raise error
+
+    def decode(self, type_: type[T]) -> T:
+        """Give the output as a value of ``type_``: a msgspec struct, dataclass, TypedDict, pydantic model or builtin.
+
+        Raises OutputInvalidError when the output is not valid under its contract, or is not a value of ``type_``.
+        """
+        if self.validation.status != "valid":
+            reason = "has a text contract" if self.validation.status == "not_requested" else "is invalid"
+            msg = f"run {self.run_id}: the output {reason}, so there is no value to decode: see result.validation"
+            raise self._invalid(msg, self.validation.violations)
+        validate = getattr(type_, "model_validate", None)
+        if callable(validate):
+            return _from_pydantic(self, type_, validate)
+        try:
+            return msgspec.convert(self.value, type_)
+        except msgspec.ValidationError as error:
+            place = str(error).partition(" - at `$")[2].rstrip("`").replace(".", "/")
+            msg = f"run {self.run_id}: the output does not fit {type_.__name__} at {place or 'its root'}"
+            raise self._invalid(msg, (Violation(pointer=place, message=f"does not fit {type_.__name__}"),)) from None
+
+    def _invalid(self, message: str, violations: tuple[Violation, ...]) -> OutputInvalidError:
+        error = OutputInvalidError(message, violations=violations)
+        error.run_id, error.parent_run_id = self.run_id, self.parent_run_id
+        error.attempts, error.usage = self.attempts, self.usage
+        return error
+
+    def __copy__(self) -> Self:
+        """Give a copy that keeps the exchange."""
+        return self._with_exchange(msgspec.structs.replace(self))
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Give a copy with a value of its own that keeps the exchange."""
+        from copy import deepcopy
+
+        return self._with_exchange(msgspec.structs.replace(self, value=deepcopy(self.value)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the fields, without the exchange."""
+        return (_rebuilt, (type(self), {name: getattr(self, name) for name in self.__struct_fields__}))
+
+    def _with_exchange(self, copied: Self) -> Self:
+        if "_exchange" in self.__dict__:
+            copied.__dict__["_exchange"] = self.__dict__["_exchange"]
+        return copied
+
+
+def _rebuilt(cls: type[RunResult], fields: dict[str, Any]) -> RunResult:
+    return cls(**fields)
+
+
+def _from_pydantic(result: RunResult, type_: type[T], validate: Any) -> T:
+    try:
+        validated: T = validate(result.value)
+    except ValueError as error:  # pydantic's ValidationError is one; its text holds the output, so it is not chained
+        faults: list[dict[str, Any]] = getattr(error, "errors", list)()
+        violations = tuple(
+            Violation(pointer="".join(f"/{step}" for step in fault["loc"]), message=fault["type"]) for fault in faults
+        )
+        msg = f"run {result.run_id}: the output does not fit {type_.__name__}"
+        raise result._invalid(msg, violations) from None  # noqa: SLF001  # split off for its length
+    return validated
+
+
+def with_exchange(result: RunResult, exchange: Exchange) -> RunResult:
+    """Attach the captured exchange to a new result."""
+    result.__dict__["_exchange"] = exchange
+    return result

@@ -1,0 +1,88 @@
+"""What passes between the coordinator and the application."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from promptkit._values.construction import Checked
+from promptkit._values.events import Observer
+from promptkit._values.exchange import Exchange
+from promptkit._values.frozen import Unfit
+from promptkit._values.requests import RunRequest
+from promptkit._values.results import RunResult
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from promptkit._values.construction import Reader
+
+
+class ConversationTurn(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What the application decides on: the branch so far, and the response that has just completed.
+
+    ``result`` is None before the first continuation. ``remaining_turns`` is how many more may be started; it is 0
+    with the last permitted response.
+    """
+
+    exchange: Exchange
+    result: RunResult | None
+    remaining_turns: int
+
+
+NextTurn = Callable[[ConversationTurn], RunRequest | None | Awaitable[RunRequest | None]]
+"""Chooses the next request, or None to stop: a plain or an async function."""
+
+
+def _read_start(value: Any) -> Any:
+    if isinstance(value, Exchange):
+        return value
+    remedy = ": take its .exchange" if isinstance(value, RunResult) else ""
+    msg = f"Expected an Exchange, got `{type(value).__name__}`{remedy}"
+    raise Unfit(msg)
+
+
+def _read_next(value: Any) -> Any:
+    if callable(value):
+        return value
+    msg = f"Expected a function of a ConversationTurn, got `{type(value).__name__}`"
+    raise Unfit(msg)
+
+
+class CoordinateRequest(Checked, frozen=True, kw_only=True, eq=False):
+    """One branch to lead: where it starts, at most how many continuations, and who chooses them.
+
+    ``next`` is called with each completed response, the last permitted one too; with ``additional_turns`` 0 it is
+    still called once. ``observer`` receives the events of the continuations, after each request's own.
+
+    Raises InvalidRequestError, naming the field, for values of the wrong kind.
+    """
+
+    start: Exchange
+    additional_turns: int
+    next: NextTurn
+    observer: Observer | None = None
+
+    @classmethod
+    def special_fields(cls) -> Mapping[str, Reader]:
+        """Name the fields that an annotation cannot describe."""
+        return {"start": _read_start, "next": _read_next}
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Check the budget."""
+        if self.additional_turns < 0:
+            yield "additional_turns", f"is {self.additional_turns}: 0 or more"
+
+
+class CoordinationResult(msgspec.Struct, frozen=True, kw_only=True):
+    """How a coordination ended.
+
+    ``outcome`` is "stopped" when the application chose to stop, "exhausted" when it asked for a turn that the budget
+    did not permit, and None when it did not end normally. ``undelivered`` is a completed response that a cancellation
+    kept from the application.
+    """
+
+    outcome: Literal["stopped", "exhausted"] | None = None
+    undelivered: RunResult | None = None

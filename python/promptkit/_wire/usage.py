@@ -1,0 +1,64 @@
+"""Token counts as backends report them, read into the one inclusive form.
+
+Three shapes are told apart by their own names. Chat completions report ``prompt_tokens`` with cached and written
+tokens inside. Two others arrive through gateways: ``input_tokens`` with ``input_tokens_details`` (cached tokens inside
+as well), and ``input_tokens`` beside ``cache_read_input_tokens`` and ``cache_creation_input_tokens``, whose sum is the
+input. That sum is the only derivation: no total is split, no count is estimated, and of two fields that say the same
+one is taken.
+"""
+
+from __future__ import annotations
+
+from promptkit._values.usage import MAX_COUNT, ReportedUsage
+from promptkit._wire.documents import integer, member
+
+_CHAT = ("prompt_tokens", "completion_tokens")
+_BESIDE = ("cache_read_input_tokens", "cache_creation_input_tokens")
+
+
+def read_usage(value: object) -> ReportedUsage | None:
+    """Read a usage object; None when it reports no count at all. A count that is not one is unknown."""
+    if not isinstance(value, dict):
+        return None
+    usage = _chat(value) if any(name in value for name in _CHAT) else _input_and_output(value)
+    return None if usage == ReportedUsage() else usage
+
+
+def _chat(usage: object) -> ReportedUsage:
+    prompt = member(usage, "prompt_tokens_details")
+    cached = _count(member(prompt, "cached_tokens"))
+    return ReportedUsage(
+        input_tokens=_count(member(usage, "prompt_tokens")),
+        output_tokens=_count(member(usage, "completion_tokens")),
+        cache_read_tokens=_count(member(usage, "prompt_cache_hit_tokens")) if cached is None else cached,
+        cache_write_tokens=_count(member(prompt, "cache_write_tokens")),
+        reasoning_tokens=_count(member(member(usage, "completion_tokens_details"), "reasoning_tokens")),
+    )
+
+
+def _input_and_output(usage: object) -> ReportedUsage:
+    inside = member(usage, "input_tokens_details")
+    output = member(usage, "output_tokens_details")
+    read, written = (_count(member(usage, name)) for name in _BESIDE)
+    thought = _count(member(output, "reasoning_tokens"))
+    return ReportedUsage(
+        input_tokens=_with_cache_beside(usage),
+        output_tokens=_count(member(usage, "output_tokens")),
+        cache_read_tokens=_count(member(inside, "cached_tokens")) if read is None else read,
+        cache_write_tokens=_count(member(inside, "cache_write_tokens")) if written is None else written,
+        reasoning_tokens=_count(member(output, "thinking_tokens")) if thought is None else thought,
+    )
+
+
+def _with_cache_beside(usage: object) -> int | None:
+    """Add what is counted beside the input. A cache field that is there but unreadable makes the sum unknown."""
+    parts = [member(usage, "input_tokens"), *(member(usage, name) for name in _BESIDE)]
+    counts = [_count(part) for part in parts if part is not None]
+    if parts[0] is None or None in counts:
+        return None
+    return _count(sum(count for count in counts if count is not None))
+
+
+def _count(value: object) -> int | None:
+    number = integer(value)
+    return number if number is not None and 0 <= number <= MAX_COUNT else None

@@ -1,0 +1,221 @@
+//! Nodes that share their ancestors, and the turn that is about to follow one.
+//!
+//! Every walk is a loop, the drop included: a derived one would recurse once a turn and exhaust the stack.
+
+use std::sync::Arc;
+
+use crate::digest::{Hasher, Last, Saved};
+use crate::encoding::{Encoding, Form, Sink, write_fragment};
+use crate::fragment::{FRAME, quote};
+use crate::{Builder, Content, Error, Fragment, Message, Role};
+
+/// What the digest covers starts with its name, and what varies most, the session id, comes last.
+const PREAMBLE: &[u8] = br#"["promptkit/rendered/1",["#;
+
+/// One captured exchange, its reply included, and all before it.
+#[derive(Debug)]
+pub struct Node {
+    parent: Option<Arc<Node>>,
+    /// Its label is the run id.
+    fragment: Fragment,
+    message_count: usize,
+    /// After the last message of `fragment`.
+    saved: Saved,
+}
+
+impl Node {
+    /// The run that made this exchange.
+    ///
+    /// # Errors
+    ///
+    /// None that a caller can cause.
+    pub fn run_id(&self) -> Result<&str, Error> {
+        self.fragment.label()
+    }
+
+    /// The exchange that this one continued.
+    #[must_use]
+    pub fn parent(&self) -> Option<&Arc<Self>> {
+        self.parent.as_ref()
+    }
+
+    /// Unlinks the ancestors, so that the caller decides where they are freed.
+    pub fn take_parent(&mut self) -> Option<Arc<Self>> {
+        self.parent.take()
+    }
+
+    /// How many messages there are, ancestors included.
+    #[must_use]
+    pub fn message_count(&self) -> usize {
+        self.message_count
+    }
+
+    /// How many bytes their canonical form has, a measure of how long a walk takes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.saved.length()
+    }
+
+    /// All messages, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// None that a caller can cause.
+    pub fn messages(&self) -> Result<Vec<Message<'_>>, Error> {
+        read(&fragments(Some(self)), self.message_count)
+    }
+
+    /// The end of the hashed text that the saved state does not cover. Mostly it lies in this node.
+    fn tail(&self) -> Vec<u8> {
+        let wanted = self.saved.pending();
+        let mut tail = Vec::with_capacity(wanted);
+        let mut next = Some(self);
+        while let Some(node) = next.filter(|_| tail.len() < wanted) {
+            let mut last = Last::new(wanted - tail.len());
+            last.put(if node.parent.is_none() { PREAMBLE } else { b"," });
+            write_fragment(&node.fragment, Form::Canonical, &mut last);
+            tail.splice(..0, last.bytes);
+            next = node.parent.as_deref();
+        }
+        tail
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let mut next = self.parent.take();
+        // `into_inner` is Some for exactly one of the threads that give up the last references.
+        while let Some(mut node) = next.and_then(Arc::into_inner) {
+            next = node.parent.take();
+        }
+    }
+}
+
+/// The effective messages of one request: a captured history, then new messages.
+#[derive(Debug)]
+pub struct Turn {
+    history: Option<Arc<Node>>,
+    new: Fragment,
+}
+
+impl Turn {
+    /// `new` after all of `history`.
+    #[must_use]
+    pub fn new(history: Option<Arc<Node>>, new: Fragment) -> Self {
+        Self { history, new }
+    }
+
+    /// Unlinks the history, so that the caller decides where it is freed.
+    pub fn take_history(&mut self) -> Option<Arc<Node>> {
+        self.history.take()
+    }
+
+    /// How many messages there are.
+    #[must_use]
+    pub fn message_count(&self) -> usize {
+        self.history.as_ref().map_or(0, |node| node.message_count) + self.new.message_count()
+    }
+
+    /// How many bytes the new messages have, a measure of how long a digest takes.
+    #[must_use]
+    pub fn new_size(&self) -> u64 {
+        self.new.text().len() as u64
+    }
+
+    /// About how many bytes all messages have, a measure of how long a walk takes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.history.as_ref().map_or(0, |node| node.size()) + self.new_size()
+    }
+
+    /// All messages, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// None that a caller can cause.
+    pub fn messages(&self) -> Result<Vec<Message<'_>>, Error> {
+        let mut all = fragments(self.history.as_deref());
+        all.push(&self.new);
+        read(&all, self.message_count())
+    }
+
+    /// The JSON array of all messages, then those of `extra`.
+    #[must_use]
+    pub fn encode<'a>(&'a self, form: Form, extra: &'a Fragment) -> Encoding<'a> {
+        let mut all = fragments(self.history.as_deref());
+        all.extend([&self.new, extra]);
+        Encoding::new(all, form)
+    }
+
+    /// SHA-256 over `["promptkit/rendered/1",[MESSAGE,...],SESSION_ID]`, of which only the new messages and
+    /// what follows them are hashed now.
+    ///
+    /// # Errors
+    ///
+    /// None that a caller can cause.
+    pub fn digest(&self, session_id: Option<&str>) -> Result<String, Error> {
+        let mut end = b"],".to_vec();
+        match session_id {
+            Some(session_id) => quote(&mut end, session_id)?,
+            None => end.extend_from_slice(b"null"),
+        }
+        end.push(b']');
+        let mut hasher = self.hash(&self.new);
+        hasher.put(&end);
+        Ok(hasher.finish())
+    }
+
+    /// The exchange that a reply makes of this turn. A turn can be captured any number of times.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`]
+    pub fn capture(&self, run_id: &str, reply: &str) -> Result<Node, Error> {
+        let mut builder = Builder::continuing(&self.new, FRAME + reply.len() + run_id.len());
+        builder.push(&Message {
+            role: Role::Assistant,
+            content: Content::Text(reply.into()),
+            marker: None,
+        })?;
+        let fragment = builder.finish(run_id)?;
+        Ok(Node {
+            saved: self.hash(&fragment).save(),
+            message_count: self.message_count() + 1,
+            parent: self.history.clone(),
+            fragment,
+        })
+    }
+
+    /// The hash of the history and then `new`.
+    fn hash(&self, new: &Fragment) -> Hasher {
+        let mut hasher = match &self.history {
+            Some(node) => Hasher::resume(node.saved, &node.tail()),
+            None => Hasher::new(),
+        };
+        if self.history.is_none() {
+            hasher.put(PREAMBLE);
+        } else if !new.is_empty() {
+            hasher.put(b",");
+        }
+        write_fragment(new, Form::Canonical, &mut hasher);
+        hasher
+    }
+}
+
+/// The fragments of a node and its ancestors, oldest first.
+fn fragments(node: Option<&Node>) -> Vec<&Fragment> {
+    let mut found: Vec<_> =
+        std::iter::successors(node, |node| node.parent.as_deref()).map(|node| &node.fragment).collect();
+    found.reverse();
+    found
+}
+
+fn read<'a>(fragments: &[&'a Fragment], count: usize) -> Result<Vec<Message<'a>>, Error> {
+    let mut messages = Vec::with_capacity(count);
+    for fragment in fragments {
+        for message in fragment.messages() {
+            messages.push(message.read()?);
+        }
+    }
+    Ok(messages)
+}

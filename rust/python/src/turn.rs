@@ -1,0 +1,83 @@
+use std::sync::Arc;
+
+use promptkit_history as history;
+use promptkit_history::{Form, Fragment};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+
+use crate::error::Refusal;
+use crate::lock::{release, unlocked};
+use crate::message::{read_messages, read_text, write_messages};
+use crate::node::Node;
+
+/// The effective messages of one request: a captured history, then new messages. Immutable; usable in any thread.
+///
+/// Raises `TypeError` or `ValueError`, which name the message, if one is not well-formed.
+#[pyclass(frozen, module = "promptkit._history")]
+pub(crate) struct Turn(history::Turn);
+
+#[pymethods]
+impl Turn {
+    #[new]
+    fn new(history: Option<&Bound<'_, Node>>, messages: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let history = history.map(|node| Arc::clone(&node.get().0));
+        Ok(Self(history::Turn::new(history, read_messages("messages", messages)?)))
+    }
+
+    /// How many messages there are, history included.
+    #[getter]
+    fn message_count(&self) -> usize {
+        self.0.message_count()
+    }
+
+    /// The `messages` array of a chat-completions request, compact JSON: these messages, then `extra`.
+    ///
+    /// `markers` says what becomes of cache markers. A history's array without its closing bracket is a prefix of
+    /// that of every continuation with the same `markers`, byte for byte. Raises `ValueError` or `TypeError` for
+    /// unknown markers and for messages that are not well-formed.
+    #[pyo3(signature = (markers, extra = None), text_signature = "(self, markers, extra=())")]
+    fn encode_chat<'py>(
+        &self,
+        py: Python<'py>,
+        markers: &Bound<'py, PyAny>,
+        extra: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let markers = read_text(markers, "markers")?;
+        let form = Form::Chat(markers.parse().map_err(|error| Refusal::history(&"markers", error))?);
+        let extra = extra.map_or_else(|| Ok(Fragment::default()), |extra| read_messages("extra", extra))?;
+        let encoding = unlocked(py, self.0.size(), || self.0.encode(form, &extra));
+        PyBytes::new_with(py, encoding.size(), |out| {
+            unlocked(py, out.len() as u64, || encoding.fill(out));
+            Ok(())
+        })
+    }
+
+    /// The rendered digest: "sha256:" and the SHA-256, in lower-case hexadecimal, of the compact JSON
+    /// `["promptkit/rendered/1",[MESSAGE,...],SESSION_ID]`. Hashes only what is new since the history.
+    fn digest(&self, py: Python<'_>, session_id: &Bound<'_, PyAny>) -> PyResult<String> {
+        let session_id = (!session_id.is_none()).then(|| read_text(session_id, "session_id")).transpose()?;
+        let digest = unlocked(py, self.0.new_size(), || self.0.digest(session_id));
+        Ok(digest.map_err(|error| Refusal::history(&"session_id", error))?)
+    }
+
+    /// All messages, oldest first, as new tuples.
+    fn messages<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let messages = unlocked(py, self.0.size(), || self.0.messages());
+        write_messages(py, messages.map_err(|error| Refusal::history(&"messages", error))?)
+    }
+
+    /// A new node: these messages, then `reply` as the assistant's. Can be called any number of times.
+    fn capture(&self, py: Python<'_>, run_id: &Bound<'_, PyAny>, reply: &Bound<'_, PyAny>) -> PyResult<Node> {
+        let run_id = read_text(run_id, "run_id")?;
+        let reply = read_text(reply, "reply")?;
+        let size = self.0.new_size() + reply.len() as u64;
+        let node = unlocked(py, size, || self.0.capture(run_id, reply));
+        Ok(Node(Arc::new(node.map_err(|error| Refusal::history(&"reply", error))?)))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        release(self.0.take_history());
+    }
+}

@@ -1,0 +1,77 @@
+"""Make .venv: the tools, the extension built from source, and the package in editable form.
+
+Run by make; safe to run again: what is up to date is left alone. Works on any Python 3, so that an old one gets a
+sentence.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+STAMP = VENV / "promptkit-setup"
+PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+SOURCES = ("pyproject.toml", "constraints.txt", "Cargo.toml", "Cargo.lock", "scripts/setup.py")
+
+
+def stop(sentence):
+    sys.exit("setup: " + sentence)
+
+
+def say(sentence):
+    print("setup: " + sentence, flush=True)  # noqa: T201
+
+
+def fingerprint():
+    """Hash what the environment is made from."""
+    digest = hashlib.sha256(sys.version.encode())
+    files = [ROOT / name for name in SOURCES]
+    files += sorted(p for p in (ROOT / "rust").rglob("*") if p.suffix in {".rs", ".toml"})
+    for file in files:
+        digest.update(str(file.relative_to(ROOT)).encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()
+
+
+def check_prerequisites():
+    if sys.version_info < (3, 11):
+        stop("Python 3.11 or newer is needed, and this is %d.%d: make PYTHON=python3.12" % sys.version_info[:2])
+    if shutil.which("cargo") is None:
+        stop("cargo is not on the PATH: the history store is written in Rust; install a Rust toolchain (rustup)")
+    try:
+        import ensurepip  # noqa: F401
+    except ImportError:
+        stop("this Python has no ensurepip, so it cannot make virtual environments: install python3-venv")
+
+
+def run(what, *command):
+    say(what)
+    finished = subprocess.run(command, cwd=ROOT, check=False)  # noqa: S603
+    if finished.returncode:
+        stop(f"{what}: failed, see above")
+
+
+def main():
+    check_prerequisites()
+    wanted = fingerprint()
+    if STAMP.exists() and STAMP.read_text() == wanted and PYTHON.exists():
+        return
+    pip = (str(PYTHON), "-m", "pip", "--quiet", "--disable-pip-version-check")
+    groups = [part for name in ("build", "test", "check", "demo") for part in ("--group", name)]
+    if not PYTHON.exists():
+        run("making .venv", sys.executable, "-m", "venv", str(VENV))
+    run("updating pip", *pip, "install", "--upgrade", "--constraint", "constraints.txt", "pip")
+    run("installing the tools", *pip, "install", "--constraint", "constraints.txt", *groups)
+    run(
+        "building the history store and installing promptkit (the first time takes some minutes)",
+        *pip, "install", "--constraint", "constraints.txt", "--no-build-isolation", "--editable", ".[embedded]",
+    )  # fmt: skip
+    STAMP.write_text(wanted)
+    say("done")
+
+
+if __name__ == "__main__":
+    main()
