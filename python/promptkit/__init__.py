@@ -76,6 +76,7 @@ from promptkit.errors import (
 )
 
 __all__ = [
+    "JSON",
     "AttemptFinished",
     "AttemptTimeoutError",
     "AuthenticationError",
@@ -113,7 +114,6 @@ __all__ = [
     "InputReader",
     "InvalidConfigError",
     "InvalidRequestError",
-    "JSON",
     "MalformedReplyError",
     "Message",
     "MessageTemplate",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from os import PathLike
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self, final
 
 from returns.result import Failure
@@ -23,6 +21,9 @@ from promptkit._values.turns import CoordinateRequest
 from promptkit.errors import InvalidRequestError
 
 if TYPE_CHECKING:
+    from os import PathLike
+    from types import TracebackType
+
     import httpx
 
     from promptkit._values.generation import InputReader, ModelClient

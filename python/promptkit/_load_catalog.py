@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, final
 
@@ -22,10 +20,13 @@ from promptkit._catalog.files import (
 from promptkit._effects.source_files import SourceFiles
 from promptkit._values.catalog import Definitions
 from promptkit._values.definitions import Backend, Profile, PromptDefinition
-from promptkit._values.frozen import FrozenDict, Unfit, frozen_json
+from promptkit._values.frozen import FrozenDict, UnfitError, frozen_json
 from promptkit.errors import Fault, InvalidConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from os import PathLike
+
     from promptkit._values.construction import Checked
     from promptkit._values.json import JSON
 
@@ -155,7 +156,7 @@ def _frozen_schemas(given: Mapping[str, Any], faults: list[Fault]) -> FrozenDict
     for identifier, schema in given.items():
         try:
             found[identifier] = frozen_json(schema)
-        except Unfit as error:
+        except UnfitError as error:
             place = f" at {error.path}" if error.path else ""
             faults.append(Fault(key=f"schemas.{identifier}", message=f"a value{place} {error}."))
     return FrozenDict(found)

@@ -1,7 +1,7 @@
 """The coordinator as a pure state machine, for people who property-test it or their own policies against it.
 
-``start(additional_turns)`` gives the first step, ``step(state, input)`` each further one: the next state and the command
-that a driver carries out. States, inputs and commands are frozen values; there is no clock and no I/O.
+``start(additional_turns)`` gives the first step, ``step(state, input)`` each further one: the next state and the
+command that a driver carries out. States, inputs and commands are frozen values; there is no clock and no I/O.
 
 >>> state, command = start(1)
 >>> state, command = step(state, Clear())
@@ -31,7 +31,7 @@ from promptkit._machines.coordination import (
     Execute,
     Finish,
     Input,
-    NotInTable,
+    NotInTableError,
     Propagate,
     Raised,
     Running,
@@ -59,7 +59,7 @@ __all__ = [
     "Execute",
     "Finish",
     "Input",
-    "NotInTable",
+    "NotInTableError",
     "Propagate",
     "Raised",
     "Running",

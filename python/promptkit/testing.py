@@ -17,12 +17,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from promptkit._values.generation import GenerationReply
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from promptkit._values.events import ExecutionEvent
     from promptkit._values.generation import GenerationCall
 

@@ -254,7 +254,11 @@ def test_wrong_arguments_are_refused_by_name() -> None:
 
 
 anything = st.recursive(
-    st.none() | st.integers() | st.text(st.characters()) | st.binary() | st.sampled_from(["user", "text", "image", "5m"]),
+    st.none()
+    | st.integers()
+    | st.text(st.characters())
+    | st.binary()
+    | st.sampled_from(["user", "text", "image", "5m"]),
     lambda inner: st.lists(inner, max_size=4) | st.lists(inner, max_size=4).map(tuple),
 )
 

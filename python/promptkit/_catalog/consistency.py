@@ -108,5 +108,5 @@ def _unused(
 ) -> Iterator[Fault]:
     for name in declared:
         if name not in used:
-            message = f"declares {name!r}, which no template of the prompt uses."
+            message = f"declares the {kind} {name!r}, which no template of the prompt uses."
             yield Fault(message=message, key=key, file=file, suggestion=near(name, set(used) - set(declared)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from returns.result import Failure, Result, Success
@@ -13,13 +12,15 @@ from returns.result import Failure, Result, Success
 from promptkit._catalog.consistency import inconsistencies
 from promptkit._catalog.tables import read_table
 from promptkit._values.catalog import Definitions
-from promptkit._values.construction import Checked
 from promptkit._values.definitions import Backend, Profile, PromptDefinition
-from promptkit._values.frozen import FrozenDict, Unfit, frozen_json
+from promptkit._values.frozen import FrozenDict, UnfitError, frozen_json
 from promptkit.errors import Fault, near
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import PurePath
+
+    from promptkit._values.construction import Checked
 
 ROOT_FILE = "promptkit.toml"
 TABLES = ("backends", "profiles", "paths")
@@ -180,7 +181,7 @@ def read_schema(source: SourceFile) -> Result[Any, Fault]:
         return Success(frozen_json(json.loads(text.unwrap(), object_pairs_hook=_without_duplicates)))
     except json.JSONDecodeError as error:
         return Failure(Fault(file=source.name, line=error.lineno, message=f"is not JSON: {error.msg}."))
-    except Unfit as error:
+    except UnfitError as error:
         place = f" at {error.path}" if error.path else ""
         return Failure(Fault(file=source.name, message=f"is not a JSON Schema: a value{place} {error}."))
     except (RecursionError, ValueError) as error:

@@ -35,9 +35,8 @@ def read_table(
             values[name] = read.unwrap()
         else:
             faults.extend(read.failure())
-    for name in sorted(known):
-        if fields[name].required and name not in table:
-            faults.append(Fault(key=_join(key, name), message="is missing."))
+    missing = [name for name in sorted(known) if fields[name].required and name not in table]
+    faults.extend(Fault(key=_join(key, name), message="is missing.") for name in missing)
     complete = all(name in values or not field.required for name, field in fields.items())
     if not complete:
         return Failure(tuple(faults))

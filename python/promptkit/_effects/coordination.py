@@ -134,12 +134,14 @@ class _Branch:
             chosen = self._request.next(turn)
             if inspect.isawaitable(chosen):
                 chosen = await chosen
-            if not (chosen is None or isinstance(chosen, RunRequest)):
-                kind = type(chosen).__name__
-                msg = f"next returned a {kind}: it returns a RunRequest to go on, or None to stop"
-                raise InvalidRequestError(msg)
         except Exception as error:  # noqa: BLE001  # any error of the application ends the branch, after the check
             self._error = error
+            return machine.Raised()
+        if not (chosen is None or isinstance(chosen, RunRequest)):
+            kind = type(chosen).__name__
+            self._error = InvalidRequestError(
+                f"next returned a {kind}: it returns a RunRequest to go on, or None to stop"
+            )
             return machine.Raised()
         self._chosen = chosen
         return machine.Chose(stop=chosen is None)

@@ -39,7 +39,7 @@ class Gate:
         """Take a lease for a run, or say why there is none."""
         admitted = admit(self._state)
         if admitted is None:
-            return Failure(self._refusal("full"))
+            return Failure(self._refusal(reason="full"))
         self._state = admitted
         return Success(Lease(self))
 
@@ -50,7 +50,7 @@ class Gate:
     async def acquire(self) -> None:
         """Wait for a permit. A waiter that is cancelled, even at the moment of hand-over, loses nothing."""
         if self._state.would_wait and id(self) in _inside.get():
-            raise self._refusal("re-entrant")
+            raise self._refusal(reason="re-entrant")
         ticket = next(self._tickets)
         self._state, granted = ask(self._state, ticket)
         if granted is not None:
@@ -74,7 +74,7 @@ class Gate:
         if granted is not None:
             self._waiters[granted].set()
 
-    def _refusal(self, reason: Literal["full", "re-entrant"]) -> CapacityError:
+    def _refusal(self, *, reason: Literal["full", "re-entrant"]) -> CapacityError:
         state = self._state
         counts = f"{state.running} running, {state.waiting} waiting"
         limits = f"max_concurrency {state.max_concurrency}, max_waiting {state.max_waiting}"

@@ -88,7 +88,7 @@ async def _read_to_end(response: httpx.Response) -> bytes:
     chunks: list[bytes] = []
     try:
         async for chunk in response.stream:  # type: ignore[union-attr]  # an async client has an async stream
-            chunks.append(chunk)
+            chunks.append(chunk)  # noqa: PERF401  # what has arrived is kept when the rest fails
     finally:
         await finish(response.aclose)
     return b"".join(chunks)

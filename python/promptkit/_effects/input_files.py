@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
@@ -14,6 +13,7 @@ from promptkit.errors import InputError, InvalidRequestError
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from os import PathLike
+    from pathlib import Path
 
     from promptkit._prepare.inputs import Needed
     from promptkit._values.generation import InputReader

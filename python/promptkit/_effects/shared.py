@@ -115,7 +115,7 @@ class Shared:
 
         if self._http_client is not None:
             if self._http_loop is not None and self._http_loop is not state.loop:
-                msg = "the http_client given to this engine belongs to an event loop that has ended: give a new engine one"
+                msg = "the http_client of this engine belongs to an event loop that has ended: make a new engine"
                 raise EngineStateError(msg)
             self._http_loop = state.loop
         return ChatCompletionsClient(backend, self._http_client, self.surroundings)

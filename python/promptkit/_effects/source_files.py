@@ -36,7 +36,7 @@ class SourceFiles:
         return Success(SourceFile(name, name, content.unwrap()))
 
     def below(self, folder: str, ending: str, faults: list[Fault]) -> Iterator[SourceFile]:
-        """Read all files with this ending below a folder, in the order of their names. What cannot be read is a fault."""
+        """Read all files with this ending below a folder, by name. What cannot be read is a fault."""
         top = self._root / folder
         for path in sorted(_walk(top), key=lambda found: found.as_posix()):
             if path.suffix != ending:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from promptkit._values.definitions import RetryPolicy
+if TYPE_CHECKING:
+    from promptkit._values.definitions import RetryPolicy
 
 LARGEST_EXPONENT = 64  # 2**64 base delays are above any max_delay; more would overflow a float
 

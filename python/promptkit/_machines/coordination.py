@@ -16,7 +16,7 @@
 
 Being called is delivery: a callback that was called has received its response, even if it raised or was cancelled.
 A turn is spent when it starts, even if its preparation fails. An input that the table does not have is refused with a
-``NotInTable`` and changes nothing. No clock, no I/O, and no exchange is looked at.
+``NotInTableError`` and changes nothing. No clock, no I/O, and no exchange is looked at.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Choice = Literal["request", "stop", "raised"]
 End = Literal["stopped", "exhausted", "failed", "cancelled"]
 
 
-class NotInTable(ValueError):
+class NotInTableError(ValueError):
     """An input that the state does not take. The state is unchanged."""
 
 
@@ -163,7 +163,7 @@ def step(state: State, event: Input) -> Step:
             return Step(Ended(end="failed"), Propagate())
         case _:
             msg = f"{type(state).__name__} takes no {type(event).__name__}"
-            raise NotInTable(msg)
+            raise NotInTableError(msg)
 
 
 def _decided(state: Deciding) -> Step:

@@ -26,7 +26,7 @@ class Decoded(NamedTuple):
     extraction: Literal["whole", "fenced"]
 
 
-class NotExact(ValueError):
+class NotExactError(ValueError):
     """What a decoder would take and change: duplicate keys, NaN, numbers beyond any float."""
 
 
@@ -59,7 +59,7 @@ def _decode_document(text: str) -> Result[Any, str]:
         value = json.loads(text, object_pairs_hook=_object, parse_constant=_constant, parse_float=_float, strict=True)
     except json.JSONDecodeError as error:
         return Failure(f"the answer must be one JSON document and nothing else: {error.msg} at character {error.pos}")
-    except NotExact as error:
+    except NotExactError as error:
         return Failure(str(error))
     except ValueError:  # an integer of more digits than Python converts
         return Failure("the JSON has an integer of too many digits")
@@ -84,20 +84,20 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) < len(pairs):
         msg = "an object of the JSON has the same key twice"
-        raise NotExact(msg)
+        raise NotExactError(msg)
     return table
 
 
 def _constant(name: str) -> Any:
     msg = f"{name} is not JSON"
-    raise NotExact(msg)
+    raise NotExactError(msg)
 
 
 def _float(digits: str) -> float:
     number = float(digits)
     if math.isinf(number):
         msg = "a number of the JSON is beyond the range of a float"
-        raise NotExact(msg)
+        raise NotExactError(msg)
     return number
 
 

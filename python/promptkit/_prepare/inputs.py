@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from returns.result import Failure, Result, Success
 
 from promptkit._prepare.plan import digest
-from promptkit._prepare.selection import Selection
 from promptkit._values.frozen import FrozenDict
-from promptkit._values.requests import RunRequest
 from promptkit.errors import InputError, InvalidRequestError, listed, near
+
+if TYPE_CHECKING:
+    from promptkit._prepare.selection import Selection
+    from promptkit._values.requests import RunRequest
 
 
 class Inputs(NamedTuple):
@@ -37,7 +39,7 @@ def needed(selection: Selection, request: RunRequest) -> Result[Needed, InvalidR
     )
     if unknown is not None:
         return Failure(unknown)
-    files = {name: given for name, given in request.inputs.items() if isinstance(given, PathLike)}
+    files = {name: given for name, given in request.inputs.items() if not isinstance(given, str | bytes)}
     inline = {
         name: given.encode() if isinstance(given, str) else given
         for name, given in request.inputs.items()

@@ -15,10 +15,10 @@ from promptkit._prepare.selection import Selection
 from promptkit._prepare.settings import settings
 from promptkit._values.exchange import node_of
 from promptkit._values.messages import from_tuples, to_tuple
-from promptkit._values.requests import RunRequest
 from promptkit._values.results import PreparedRun
 
 if TYPE_CHECKING:
+    from promptkit._values.requests import RunRequest
     from promptkit.errors import InvalidRequestError
 
 

@@ -5,16 +5,14 @@ A continuation inherits nothing from the run that it continues: selection never 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from returns.result import Failure, Result, Success
 
 from promptkit._prepare.plan import Plan, plan_of
-from promptkit._values.catalog import Definitions
 from promptkit._values.contracts import NAME_CHARACTERS, OutputContract
 from promptkit._values.definitions import Backend, Profile
-from promptkit._values.requests import RunRequest
 from promptkit._values.schemas import CompiledSchema, compile_schema
 from promptkit.errors import (
     InvalidRequestError,
@@ -25,6 +23,10 @@ from promptkit.errors import (
     listed,
     near,
 )
+
+if TYPE_CHECKING:
+    from promptkit._values.catalog import Definitions
+    from promptkit._values.requests import RunRequest
 
 
 class Contract(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,13 +8,13 @@ not), mappings are deep-frozen, and every problem of the value is reported at on
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_origin
 
 import msgspec
 from msgspec.structs import force_setattr
 
-from promptkit._values.frozen import Unfit, frozen_json, frozen_mapping, text_fault
+from promptkit._values.frozen import UnfitError, frozen_json, frozen_mapping, text_fault
 from promptkit.errors import Fault, InvalidConfigError, InvalidRequestError, PromptKitError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def _converter(annotation: Any) -> Reader:
         if isinstance(converted, str):
             fault = text_fault(converted)
             if fault is not None:
-                raise Unfit(fault)
+                raise UnfitError(fault)
         elif isinstance(converted, dict):
             return frozen_mapping(converted)
         return converted
@@ -44,13 +44,13 @@ def _function(value: Any) -> Any:
     if value is None or callable(value):
         return value
     msg = f"Expected a function, got `{type(value).__name__}`"
-    raise Unfit(msg)
+    raise UnfitError(msg)
 
 
 def _json_mapping(value: Any) -> Any:
     if not isinstance(value, Mapping):
         msg = f"Expected a mapping, got `{type(value).__name__}`"
-        raise Unfit(msg)
+        raise UnfitError(msg)
     return frozen_mapping(value)
 
 
@@ -74,7 +74,7 @@ def _mentions(annotation: Any, origin: Any) -> bool:
     return get_origin(annotation) is origin or any(_mentions(part, origin) for part in get_args(annotation))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _reader(annotation: Any) -> Reader:
     """Choose how a field of this annotation is read."""
     if annotation in _PLAIN:
@@ -88,7 +88,7 @@ def _reader(annotation: Any) -> Reader:
     return _converter(annotation)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _readers(cls: type[Checked]) -> tuple[tuple[str, Reader], ...]:
     special = cls.special_fields()
     return tuple((field.name, special.get(field.name) or _reader(field.type)) for field in msgspec.structs.fields(cls))
@@ -96,7 +96,7 @@ def _readers(cls: type[Checked]) -> tuple[tuple[str, Reader], ...]:
 
 def _said(error: Exception) -> tuple[str, str]:
     """Split a converter's complaint into the place inside the field and the sentence."""
-    if isinstance(error, Unfit):
+    if isinstance(error, UnfitError):
         separator = "." if error.path and not error.path.startswith("[") else ""
         return separator + error.path, str(error)
     text, _, place = str(error).partition(" - at `$")
@@ -123,7 +123,7 @@ class Checked(msgspec.Struct, frozen=True):
             before = getattr(self, name)
             try:
                 after = read(before)
-            except (Unfit, msgspec.ValidationError) as error:
+            except (UnfitError, msgspec.ValidationError) as error:
                 place, sentence = _said(error)
                 found.append((name + place, sentence))
             else:

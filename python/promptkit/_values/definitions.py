@@ -213,7 +213,7 @@ class Backend(Definition, frozen=True, kw_only=True):
             seconds = getattr(self, field)
             if not (math.isfinite(seconds) and seconds > 0):
                 yield field, f"is {seconds}: a number of seconds above 0"
-        if self.session_parameter in RESERVED_FIELDS:
+        if self.session_parameter is not None and self.session_parameter in RESERVED_FIELDS | OWN_FIELDS.keys():
             yield "session_parameter", f"{self.session_parameter!r} is reserved: promptkit sets it"
         for name, value in self.headers.items():
             yield from _header_problems(name, value)

@@ -49,7 +49,7 @@ class FrozenDict(dict[K, V]):
         return (FrozenDict, (dict(self),))
 
 
-class Unfit(ValueError):
+class UnfitError(ValueError):
     """A value that is not JSON: ``path`` says where inside it (empty for the value itself)."""
 
     def __init__(self, message: str, path: str = "") -> None:
@@ -71,19 +71,19 @@ def text_fault(text: str) -> str | None:
 def _frozen_text(text: str, path: str) -> str:
     fault = text_fault(text)
     if fault is not None:
-        raise Unfit(fault, path)
+        raise UnfitError(fault, path)
     return text if type(text) is str else str(text)
 
 
 def _frozen_float(number: float, path: str) -> float:
     if not math.isfinite(number):
         msg = f"is {number}, which JSON cannot carry"
-        raise Unfit(msg, path)
+        raise UnfitError(msg, path)
     return number
 
 
 def frozen_json(value: object, path: str = "", depth: int = 0) -> Any:
-    """Give a deep-frozen copy of a JSON value: dicts become FrozenDict, lists tuples. Raise Unfit for others."""
+    """Give a deep-frozen copy of a JSON value: dicts become FrozenDict, lists tuples. Raise UnfitError for others."""
     if value is None or value is True or value is False or type(value) is int:
         return value
     if isinstance(value, str):
@@ -94,13 +94,13 @@ def frozen_json(value: object, path: str = "", depth: int = 0) -> Any:
         return int(value)
     if depth >= MAX_DEPTH:
         msg = f"is nested deeper than {MAX_DEPTH} levels"
-        raise Unfit(msg, path)
+        raise UnfitError(msg, path)
     if isinstance(value, Mapping):
         return frozen_mapping(value, path, depth=depth)
     if isinstance(value, list | tuple):
         return tuple(frozen_json(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value))
     msg = f"is a {type(value).__name__}, not a JSON value (None, bool, int, float, str, list, dict)"
-    raise Unfit(msg, path)
+    raise UnfitError(msg, path)
 
 
 def frozen_mapping(
@@ -115,7 +115,7 @@ def frozen_mapping(
     for key, value in mapping.items():
         if not isinstance(key, str):
             msg = f"has the key {key!r}; keys are text"
-            raise Unfit(msg, path)
+            raise UnfitError(msg, path)
         where = f"{path}.{key}" if path else key
         frozen[_frozen_text(key, where)] = item(value, where, depth + 1)
     return FrozenDict(frozen)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Protocol, final
 
 import msgspec
@@ -17,6 +16,8 @@ from promptkit._values.secret import Secret
 from promptkit._values.usage import ReportedUsage
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from promptkit._history import Turn
 
 Purpose = Literal["generate", "repair"]

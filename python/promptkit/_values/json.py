@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     JSON = bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"] | None
 else:
     JSON = Any  # msgspec cannot decode a recursive alias

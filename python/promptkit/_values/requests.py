@@ -10,7 +10,7 @@ from promptkit._values.construction import Checked
 from promptkit._values.contracts import OutputContract
 from promptkit._values.events import Observer
 from promptkit._values.exchange import Exchange
-from promptkit._values.frozen import FrozenDict, Unfit, frozen_mapping, text_fault
+from promptkit._values.frozen import FrozenDict, UnfitError, frozen_mapping, text_fault
 from promptkit._values.json import JSON
 from promptkit._values.messages import Message
 from promptkit._values.secret import Secret
@@ -29,7 +29,7 @@ def _read_input(value: object, path: str, _depth: int) -> Input:
     if isinstance(value, str):
         fault = text_fault(value)
         if fault:
-            raise Unfit(fault, path)
+            raise UnfitError(fault, path)
         return value
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
@@ -37,15 +37,15 @@ def _read_input(value: object, path: str, _depth: int) -> Input:
         if isinstance(fspath(value), str):
             return value
         msg = "is a path of bytes; give a path of text"
-        raise Unfit(msg, path)
+        raise UnfitError(msg, path)
     msg = f"is a {type(value).__name__}; an input is text, bytes, or a path object (pathlib.Path) for a file"
-    raise Unfit(msg, path)
+    raise UnfitError(msg, path)
 
 
 def _read_inputs(value: Any) -> Any:
     if not isinstance(value, Mapping):
         msg = f"Expected a mapping, got `{type(value).__name__}`"
-        raise Unfit(msg)
+        raise UnfitError(msg)
     return frozen_mapping(value, item=_read_input)
 
 
@@ -53,14 +53,14 @@ def _read_exchange(value: Any) -> Any:
     if value is None or isinstance(value, Exchange):
         return value
     msg = f"Expected an Exchange (RunResult.exchange), got `{type(value).__name__}`"
-    raise Unfit(msg)
+    raise UnfitError(msg)
 
 
 def _read_credential(value: Any) -> Any:
     if value is None or isinstance(value, Secret):
         return value
     msg = f"Expected a Secret, got `{type(value).__name__}`: wrap the key, Secret(key)"
-    raise Unfit(msg)
+    raise UnfitError(msg)
 
 
 class RunRequest(Checked, frozen=True, kw_only=True):

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import msgspec
 
 from promptkit._values.contracts import OutputContract
-from promptkit._values.exchange import Exchange
 from promptkit._values.json import JSON
 from promptkit._values.messages import Message
 from promptkit._values.usage import TokenUsage
 from promptkit.errors import NotCapturedError, OutputInvalidError
+
+if TYPE_CHECKING:
+    from promptkit._values.exchange import Exchange
 
 T = TypeVar("T")
 

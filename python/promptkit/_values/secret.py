@@ -11,8 +11,8 @@ from promptkit.errors import CredentialError, InvalidRequestError
 class Secret:
     """A credential. Its repr and str are constant, it cannot be encoded or pickled, and it compares by identity.
 
-    Raises InvalidRequestError for what is not text, and CredentialError, without echo, for a key that no HTTP header can
-    carry: empty, not ASCII, with control characters, or with whitespace around it (a line end read from a file).
+    Raises InvalidRequestError for what is not text, and CredentialError, without echo, for a key that no HTTP header
+    can carry: empty, not ASCII, with control characters, or with whitespace around it (a line end read from a file).
 
     >>> Secret("sk-123")
     Secret(***)

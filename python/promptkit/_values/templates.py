@@ -40,7 +40,7 @@ class TemplateFault(NamedTuple):
     line: int | None = None
 
 
-class NotText(Exception):
+class NotTextError(Exception):
     """A value that the template prints, and that has no text form. Stays inside this module."""
 
 
@@ -82,7 +82,7 @@ def _explained(error: Exception, variables: Mapping[str, Any]) -> str:
             case [owner, name] if owner.endswith("FrozenDict object"):
                 return f"a mapping has no key {name!r}; for a key that may be missing, test it with 'is defined'"
         return text
-    if isinstance(error, NotText):
+    if isinstance(error, NotTextError):
         return text
     return f"{type(error).__name__}: {text}"[:300]
 
@@ -105,13 +105,13 @@ def _printed(value: Any) -> Any:
         return value
     if value is None:
         msg = "a value is None: handle it in the template, for example {{ name or '' }} or {% if name is none %}"
-        raise NotText(msg)
+        raise NotTextError(msg)
     if isinstance(value, range):
         value = list(value)
     if isinstance(value, bool | int | float | Mapping | tuple | list):
         return _compact_json(value)
     msg = f"a {type(value).__name__} has no text form: after map, select and the like, add |list or |join"
-    raise NotText(msg)
+    raise NotTextError(msg)
 
 
 def _compact_json(value: Any) -> str:
@@ -119,7 +119,7 @@ def _compact_json(value: Any) -> str:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError, RecursionError):
         msg = f"a {type(value).__name__} that is not JSON has no text form"
-        raise NotText(msg) from None
+        raise NotTextError(msg) from None
 
 
 def _kind(value: Any) -> str:
@@ -147,7 +147,7 @@ def _environment() -> Environment:
             if hasattr(type(obj), attribute):
                 remedy = REMEDIES.get(attribute, "values are JSON: use filters and tests")
                 msg = f".{attribute} is an attribute of a Python object ({_kind(obj)}); {remedy}"
-                raise NotText(msg)
+                raise NotTextError(msg)
             return self.undefined(obj=obj, name=attribute)
 
         def getitem(self, obj: Any, argument: Any) -> Any:

@@ -10,7 +10,7 @@ import msgspec
 from promptkit._values.construction import Checked
 from promptkit._values.events import Observer
 from promptkit._values.exchange import Exchange
-from promptkit._values.frozen import Unfit
+from promptkit._values.frozen import UnfitError
 from promptkit._values.requests import RunRequest
 from promptkit._values.results import RunResult
 
@@ -32,7 +32,7 @@ class ConversationTurn(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     remaining_turns: int
 
 
-NextTurn = Callable[[ConversationTurn], RunRequest | None | Awaitable[RunRequest | None]]
+NextTurn = Callable[[ConversationTurn], RunRequest | Awaitable[RunRequest | None] | None]
 """Chooses the next request, or None to stop: a plain or an async function."""
 
 
@@ -41,14 +41,14 @@ def _read_start(value: Any) -> Any:
         return value
     remedy = ": take its .exchange" if isinstance(value, RunResult) else ""
     msg = f"Expected an Exchange, got `{type(value).__name__}`{remedy}"
-    raise Unfit(msg)
+    raise UnfitError(msg)
 
 
 def _read_next(value: Any) -> Any:
     if callable(value):
         return value
     msg = f"Expected a function of a ConversationTurn, got `{type(value).__name__}`"
-    raise Unfit(msg)
+    raise UnfitError(msg)
 
 
 class CoordinateRequest(Checked, frozen=True, kw_only=True, eq=False):

@@ -107,7 +107,7 @@ _NESTING = 5  # how far a message is looked for inside lists and objects
 _LISTED = 3  # how many entries of a list of complaints are told
 
 
-def failure(  # noqa: PLR0913 - one fact each
+def failure(
     status: int,
     error: object,
     *,
