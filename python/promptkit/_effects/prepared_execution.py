@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, final
 
-from promptkit._effects.shared import Shared
-from promptkit._prepare.pipeline import Prepared
-from promptkit._values.requests import RunRequest
 from promptkit.errors import PreparedExecutionError
 
 if TYPE_CHECKING:
+    from promptkit._effects.shared import Shared
+    from promptkit._prepare.pipeline import Prepared
+    from promptkit._values.requests import RunRequest
     from promptkit._values.results import PreparedRun
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from os import PathLike
 from typing import TYPE_CHECKING, NamedTuple
 
 from returns.result import Failure, Result, Success
@@ -13,8 +11,10 @@ from promptkit._values.frozen import FrozenDict
 from promptkit.errors import InputError, InvalidRequestError, listed, near
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from promptkit._prepare.selection import Selection
-    from promptkit._values.requests import RunRequest
+    from promptkit._values.requests import FileInput, RunRequest
 
 
 class Inputs(NamedTuple):
@@ -28,7 +28,7 @@ class Needed(NamedTuple):
     """The inputs of a request: inline ones, and the files to read, each by name."""
 
     inline: Mapping[str, bytes]
-    files: Mapping[str, PathLike[str]]
+    files: Mapping[str, FileInput]
 
 
 def needed(selection: Selection, request: RunRequest) -> Result[Needed, InvalidRequestError]:

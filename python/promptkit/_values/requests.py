@@ -18,7 +18,8 @@ from promptkit._values.secret import Secret
 if TYPE_CHECKING:
     from promptkit._values.construction import Reader
 
-Input = str | bytes | PathLike[str]
+FileInput = PathLike[str]
+Input = str | bytes | FileInput
 """An input: inline text, inline data, or (a path object) a file below the engine's inputs folder."""
 
 NO_VARIABLES: FrozenDict[str, JSON] = FrozenDict()
