@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import ssl
 from functools import lru_cache
 from http.cookiejar import DefaultCookiePolicy
@@ -13,6 +15,8 @@ from promptkit._effects.cancellation import finish
 from promptkit.errors import ConnectError, DisconnectedError, GenerationError, MalformedReplyError
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
     from promptkit._values.definitions import Backend
 
 
@@ -42,7 +46,9 @@ class HttpTransport:
         url = f"{(self._backend.base_url or '').rstrip('/')}{path}"
         failure: GenerationError
         try:
-            request = client.build_request("POST", url, headers=headers, content=body, timeout=self._timeout())
+            sized = {**headers, "content-length": str(len(body))}
+            request = client.build_request("POST", url, headers=sized, timeout=self._timeout())
+            request.stream = _Body(body)
             response = await client.send(request, stream=True, follow_redirects=False)
             raw = await _read_to_end(response)
             return HttpReply(response.status_code, tuple(response.headers.multi_items()), _decoded(response, raw))
@@ -68,6 +74,29 @@ class HttpTransport:
             self._own = httpx.AsyncClient(limits=limits, trust_env=backend.trust_env, verify=_tls(backend))
             self._own.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # nothing crosses between runs
         return self._own
+
+
+class _Body(httpx.AsyncByteStream):
+    """A body in one piece. Not an async generator, as httpx's own is: one that a cancellation leaves is a warning."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return _Pieces([self._body])
+
+
+class _Pieces:
+    def __init__(self, pieces: list[bytes]) -> None:
+        self._pieces = iter(pieces)
+
+    def __aiter__(self) -> _Pieces:
+        return self
+
+    async def __anext__(self) -> bytes:
+        for piece in self._pieces:
+            return piece
+        raise StopAsyncIteration
 
 
 def _tls(backend: Backend) -> ssl.SSLContext | bool:
@@ -115,12 +144,21 @@ def _failure_of(error: Exception, backend: Backend) -> GenerationError:
 
 
 def _reason(error: BaseException) -> str:
-    """Find the operating system's reason under the library's layers."""
-    cause: BaseException | None = error
-    while cause is not None:
+    """Find the operating system's reason under the layers of the libraries."""
+    for cause in _causes(error):
         if isinstance(cause, ssl.SSLError):
             return f"TLS failed ({cause.reason or type(cause).__name__})"
-        if isinstance(cause, OSError) and cause.strerror:
-            return cause.strerror
-        cause = cause.__cause__ or cause.__context__
+        if isinstance(cause, socket.gaierror):
+            return cause.strerror or "the host's name is not known"
+        if isinstance(cause, OSError) and cause.errno:
+            return os.strerror(cause.errno)
     return "no connection"
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        if isinstance(error, BaseExceptionGroup):  # trio tries each address of a host and groups what failed
+            for inner in error.exceptions:
+                yield from _causes(inner)
+        error = error.__cause__ or error.__context__

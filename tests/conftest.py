@@ -1,0 +1,36 @@
+"""Fixtures of all tests: both event loops, and a scripted server on loopback."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from servers.stub import StubServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """Run each async test on both event loops."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def stub() -> Iterator[StubServer]:
+    """Serve scripted replies over real sockets."""
+    server = StubServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def closed_port() -> int:
+    """Give a port on loopback at which nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+    return port

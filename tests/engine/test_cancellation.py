@@ -1,0 +1,276 @@
+"""A run that is cancelled: nothing in hand is lost, nothing is swallowed, capacity and connections come back."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import httpx
+import pytest
+
+from promptkit import AttemptFinished, Engine, GenerationReply, RetryPolicy, RunFinished, RunRequest, RunStarted
+from promptkit.testing import EventRecorder, ScriptedClient
+from servers.catalogs import small_catalog
+from servers.stub import Held, completion, error, ok
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from servers.stub import StubServer
+
+pytestmark = pytest.mark.anyio
+
+ASK = RunRequest(prompt_id="ask", variables={"question": "Where?"})
+
+
+class SlowlyClosing(httpx.AsyncBaseTransport):
+    """Answers at once with a reply whose closing takes until the test lets it go."""
+
+    def __init__(self) -> None:
+        self.closing = anyio.Event()
+        self.free = anyio.Event()
+        self.closed = 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        outer = self
+
+        class Stream(httpx.AsyncByteStream):
+            async def __aiter__(self) -> AsyncIterator[bytes]:
+                yield httpx.Response(200, json=completion("Rome.")).content
+
+            async def aclose(self) -> None:
+                outer.closing.set()
+                await outer.free.wait()
+                outer.closed += 1
+
+        return httpx.Response(200, stream=Stream(), request=request)
+
+
+def ask(**fields: Any) -> RunRequest:
+    return RunRequest(prompt_id="ask", variables={"question": "Where?"}, **fields)
+
+
+async def test_a_scope_cancelled_while_the_response_is_closed_loses_nothing() -> None:
+    transport = SlowlyClosing()
+    recorder = EventRecorder()
+    got: list[str] = []
+    async with httpx.AsyncClient(transport=transport) as client:
+        engine = Engine(small_catalog(), http_client=client)
+        async with anyio.create_task_group() as tasks:
+
+            async def run() -> None:
+                got.append((await engine.run(ask(observer=recorder))).raw_output)
+                got.append("delivered before the cancellation")
+                await anyio.lowlevel.checkpoint()
+                got.append("never")
+
+            tasks.start_soon(run)
+            await transport.closing.wait()
+            tasks.cancel_scope.cancel()
+            transport.free.set()
+    assert got == ["Rome.", "delivered before the cancellation"]
+    assert transport.closed == 1
+    finished = recorder.events[-1]
+    assert isinstance(finished, RunFinished)
+    assert finished.outcome == "completed"
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("cancels", [1, 3])
+async def test_a_native_cancel_while_the_response_is_closed_loses_nothing(cancels: int) -> None:
+    transport = SlowlyClosing()
+    got: list[str] = []
+    async with httpx.AsyncClient(transport=transport) as client:
+        engine = Engine(small_catalog(), http_client=client)
+
+        async def run() -> None:
+            got.append((await engine.run(ASK)).raw_output)
+            await asyncio.sleep(0)
+            got.append("never")
+
+        task = asyncio.ensure_future(run())
+        await transport.closing.wait()
+        for _ in range(cancels):
+            task.cancel()
+            await asyncio.sleep(0)
+        transport.free.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert got == ["Rome."]
+    assert transport.closed == 1
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_deadline_of_asyncio_timeout_while_closing_loses_nothing() -> None:
+    transport = SlowlyClosing()
+    got: list[str] = []
+    async with httpx.AsyncClient(transport=transport) as client:
+        engine = Engine(small_catalog(), http_client=client)
+
+        async def run() -> None:
+            async with asyncio.timeout(None) as timeout:
+                deadline.append(timeout)
+                got.append((await engine.run(ASK)).raw_output)
+                await asyncio.sleep(0)
+                got.append("never")
+
+        deadline: list[asyncio.Timeout] = []
+        task = asyncio.ensure_future(run())
+        await transport.closing.wait()
+        deadline[0].reschedule(0)
+        await asyncio.sleep(0)
+        transport.free.set()
+        with pytest.raises(TimeoutError):
+            await task
+    assert got == ["Rome."]
+
+
+async def test_a_run_cancelled_in_flight_tells_so_once_and_gives_its_capacity_back(stub: StubServer) -> None:
+    held = Held(ok("Rome."))
+    stub.say(held, ok("Again."))
+    recorder = EventRecorder()
+    async with Engine(small_catalog(stub.base_url, max_concurrency=1, max_waiting=0)) as engine:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(engine.run, ask(observer=recorder))
+            await anyio.to_thread.run_sync(held.asked.wait)
+            tasks.cancel_scope.cancel()
+        held.free.set()
+        assert (await engine.run(ASK)).raw_output == "Again."
+    assert [type(event) for event in recorder.events] == [RunStarted, AttemptFinished, RunFinished]
+    attempt, finished = recorder.events[1:]
+    assert isinstance(attempt, AttemptFinished)
+    assert isinstance(finished, RunFinished)
+    assert (attempt.outcome, finished.outcome, finished.attempts) == ("cancelled", "cancelled", 1)
+    assert not finished.usage.input_tokens.complete
+
+
+async def test_a_run_cancelled_while_queued_has_no_attempt(stub: StubServer) -> None:
+    held = Held(ok("Rome."))
+    stub.say(held)
+    recorder = EventRecorder()
+    async with Engine(small_catalog(stub.base_url, max_concurrency=1)) as engine:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(engine.run, ASK)
+            await anyio.to_thread.run_sync(held.asked.wait)
+            with anyio.move_on_after(0.05):
+                await engine.run(ask(observer=recorder))
+            held.free.set()
+    assert [type(event) for event in recorder.events] == [RunStarted, RunFinished]
+    finished = recorder.events[-1]
+    assert isinstance(finished, RunFinished)
+    assert (finished.outcome, finished.attempts, finished.usage.input_tokens.complete) == ("cancelled", 0, True)
+    assert len(stub.requests) == 1
+
+
+async def test_a_run_cancelled_in_backoff_sends_nothing_more(stub: StubServer) -> None:
+    stub.say(error(503), ok("never"))
+    recorder = EventRecorder()
+    catalog = small_catalog(stub.base_url, retry=RetryPolicy(base_delay=30.0, max_delay=30.0))
+    async with Engine(catalog) as engine:
+        with anyio.move_on_after(0.1) as scope:
+            await engine.run(ask(observer=recorder))
+        assert scope.cancelled_caught
+    assert len(stub.requests) == 1
+    finished = recorder.events[-1]
+    assert isinstance(finished, RunFinished)
+    assert (finished.outcome, finished.attempts, finished.transient_retries) == ("cancelled", 1, 0)
+
+
+async def test_no_permit_is_held_during_a_backoff(stub: StubServer) -> None:
+    stub.say(error(503), ok("Second run."))
+    catalog = small_catalog(
+        stub.base_url, max_concurrency=1, max_waiting=1, retry=RetryPolicy(base_delay=30.0, max_delay=30.0)
+    )
+    delayed = anyio.Event()
+    async with Engine(catalog) as engine, anyio.create_task_group() as tasks:
+        tasks.start_soon(
+            engine.run, ask(observer=lambda e: delayed.set() if type(e).__name__ == "RetryDelayed" else None)
+        )
+        await delayed.wait()
+        assert (await engine.run(ASK)).raw_output == "Second run."
+        tasks.cancel_scope.cancel()
+
+
+async def test_what_an_observer_raises_on_the_cancelled_path_is_a_note_of_the_cancellation(stub: StubServer) -> None:
+    held = Held(ok("Rome."))
+    stub.say(held)
+
+    def observer(event: object) -> None:
+        if isinstance(event, AttemptFinished):
+            msg = "mine"
+            raise ZeroDivisionError(msg)
+
+    notes: list[str] = []
+    async with Engine(small_catalog(stub.base_url)) as engine:
+
+        async def run() -> None:
+            try:
+                await engine.run(ask(observer=observer))
+            except anyio.get_cancelled_exc_class() as cancellation:
+                notes.extend(getattr(cancellation, "__notes__", []))
+                raise
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            await anyio.to_thread.run_sync(held.asked.wait)
+            tasks.cancel_scope.cancel()
+        held.free.set()
+    assert notes == ["an observer raised ZeroDivisionError: mine"]
+
+
+async def test_random_cancellation_leaves_the_pool_and_the_capacity_whole(stub: StubServer) -> None:
+    stub.say(ok("Rome."))
+    chance = random.Random(7)
+    async with Engine(small_catalog(stub.base_url, max_concurrency=4, max_waiting=500)) as engine:
+
+        async def run() -> None:
+            with anyio.move_on_after(chance.uniform(0, 0.02)):
+                await engine.run(ASK)
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(200):
+                tasks.start_soon(run)
+        for _ in range(20):
+            assert (await engine.run(ASK)).raw_output == "Rome."
+        state = engine._shared._state  # noqa: SLF001  # nothing public shows the counts yet
+        assert state is not None
+        counts = state.gates["server"].state
+    assert (counts.permits, counts.leases, counts.queue) == (0, 0, ())
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_native_cancellation_at_any_moment_leaves_the_pool_and_the_capacity_whole(stub: StubServer) -> None:
+    stub.say(ok("Rome."))
+    async with Engine(small_catalog(stub.base_url, max_concurrency=2, max_waiting=500)) as engine:
+        for steps in range(60):
+            task = asyncio.ensure_future(engine.run(ASK))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+        assert (await engine.run(ASK)).raw_output == "Rome."
+        state = engine._shared._state  # noqa: SLF001  # nothing public shows the counts yet
+        assert state is not None
+        counts = state.gates["server"].state
+    assert (counts.permits, counts.leases) == (0, 0)
+
+
+@pytest.mark.parametrize("step", [lambda: "Rome.", lambda: GenerationReply(content="Rome.")])
+async def test_a_client_that_returns_although_it_was_cancelled_is_heard(step: Callable[[], Any]) -> None:
+    scope = anyio.CancelScope()
+
+    def answer(_: object) -> Any:
+        scope.cancel()
+        return step()
+
+    engine = Engine(small_catalog(), client=ScriptedClient(answer))
+    got = []
+    with scope:
+        got.append(await engine.run(ASK))
+        await anyio.lowlevel.checkpoint()
+        got.append(None)  # type: ignore[arg-type]
+    assert [result.raw_output for result in got] == ["Rome."]
