@@ -359,7 +359,7 @@ async def test_a_cancelled_scope_calls_nothing() -> None:
     calls: list[object] = []
     with anyio.CancelScope() as scope:
         scope.cancel()
-        await engine.coordinate(CoordinateRequest(start=start, additional_turns=1, next=calls.append))  # type: ignore[arg-type]
+        await engine.coordinate(CoordinateRequest(start=start, additional_turns=1, next=calls.append))
     assert scope.cancelled_caught
     assert calls == []
 

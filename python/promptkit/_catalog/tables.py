@@ -77,7 +77,8 @@ def _read_value(annotation: Any, value: Any, key: str) -> Result[Any, tuple[Faul
 
 
 def _table_type(annotation: Any) -> type[Checked] | None:
-    for candidate in (annotation, *get_args(annotation)):
+    choices = () if get_origin(annotation) is tuple else get_args(annotation)
+    for candidate in (annotation, *choices):
         if isinstance(candidate, type) and issubclass(candidate, Checked):
             return candidate
     return None

@@ -34,15 +34,15 @@ async def _finish_on_asyncio(task: asyncio.Task[object], work: Callable[[], Awai
         await work()
 
     working = asyncio.ensure_future(run())
-    cancelled = False
+    cancelled: tuple[object, ...] | None = None
     while not working.done():
         try:
             await asyncio.wait([working])
-        except asyncio.CancelledError:
-            cancelled = True
-    if cancelled:
+        except asyncio.CancelledError as error:
+            cancelled = error.args
+    if cancelled is not None:
         task.uncancel()
-        task.cancel()
+        task.cancel(*cancelled)  # with its message, by which anyio and others know their own
     working.result()
 
 
@@ -55,10 +55,11 @@ class CancellationCheck:
 
     async def __call__(self) -> None:
         """Raise the cancellation if there is one, with its identity: the event loop's own exception."""
-        task = asyncio_task()
-        if task is not None and task.cancelling() > self._requests_before:
-            raise asyncio.CancelledError
         while anyio.current_effective_deadline() <= anyio.current_time():
             await anyio.lowlevel.checkpoint()
         await anyio.lowlevel.checkpoint()
         await anyio.lowlevel.checkpoint()
+        # Last: a scope takes only the cancellation that it made itself, and one that is pending must not come twice.
+        task = asyncio_task()
+        if task is not None and task.cancelling() > self._requests_before:
+            raise asyncio.CancelledError

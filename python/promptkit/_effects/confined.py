@@ -26,19 +26,24 @@ def read_confined(path: str | PathLike[str], *, within: Path, limit: int) -> Res
         return Failure("is not the name of a file.")
     except OSError as error:
         return Failure(f"cannot be read: {error.strerror}.")
-    with os.fdopen(descriptor, "rb", closefd=True) as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            return Failure("is not a regular file.")
-        try:
-            resolved = Path(path).resolve(strict=True)
-            inside = resolved.is_relative_to(within.resolve(strict=True))
-            same = os.path.samestat(resolved.stat(), status)
-        except OSError as error:
-            return Failure(f"cannot be read: {error.strerror}.")
-        if not (inside and same):
-            return Failure("is outside the folder.")
-        if status.st_size > limit:
-            return Failure(f"has {status.st_size:,} bytes, and at most {limit:,} are read.")
+    try:
+        return _judged(descriptor, Path(path), within, limit)
+    except OSError as error:
+        return Failure(f"cannot be read: {error.strerror}.")
+    finally:
+        os.close(descriptor)
+
+
+def _judged(descriptor: int, path: Path, within: Path, limit: int) -> Result[bytes, str]:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        return Failure("is not a regular file.")
+    resolved = path.resolve(strict=True)
+    inside = resolved.is_relative_to(within.resolve(strict=True))
+    if not (inside and os.path.samestat(resolved.stat(), status)):
+        return Failure("is outside the folder.")
+    if status.st_size > limit:
+        return Failure(f"has {status.st_size:,} bytes, and at most {limit:,} are read.")
+    with os.fdopen(descriptor, "rb", closefd=False) as file:
         content = file.read(limit + 1)
     return Failure(f"has more than {limit:,} bytes.") if len(content) > limit else Success(content)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from promptkit._values.definitions import Backend
 
-# The gates whose permit is held by the model client that the current code runs inside of.
-_inside: ContextVar[frozenset[int]] = ContextVar("promptkit_inside", default=frozenset())
+# The model clients that the current code runs inside of. A task that one of them started has them too, even after it.
+_inside: ContextVar[tuple[Inside, ...]] = ContextVar("promptkit_inside", default=())
 
 
 class Gate:
@@ -49,7 +49,7 @@ class Gate:
 
     async def acquire(self) -> None:
         """Wait for a permit. A waiter that is cancelled, even at the moment of hand-over, loses nothing."""
-        if self._state.would_wait and id(self) in _inside.get():
+        if self._state.would_wait and any(inside.gate is self for inside in _inside.get()):
             raise self._refusal(reason="re-entrant")
         ticket = next(self._tickets)
         self._state, granted = ask(self._state, ticket)
@@ -109,15 +109,19 @@ class Lease:
 
 
 class Inside:
-    """Marks the code of a model client, so that a run started there is known to be re-entrant."""
+    """Marks the code of a model client, so that a run started there is known to be re-entrant.
 
-    __slots__ = ("_gate", "_token")
+    ``gate`` is the one whose permit the client holds, and None when the client has returned.
+    """
+
+    __slots__ = ("_token", "gate")
 
     def __init__(self, gate: Gate) -> None:
-        self._gate = gate
+        self.gate: Gate | None = gate
 
     def __enter__(self) -> None:
-        self._token = _inside.set(_inside.get() | {id(self._gate)})
+        self._token = _inside.set((*_inside.get(), self))
 
     def __exit__(self, *exc: object) -> None:
+        self.gate = None
         _inside.reset(self._token)

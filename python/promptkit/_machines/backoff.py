@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -21,9 +22,10 @@ def delay_before(retry: int, policy: RetryPolicy, demand: float | None, chance: 
     """Choose the wait before retry ``retry`` (1 is the first), or None when the demand is longer than is allowed.
 
     ``chance`` is uniform in [0, 1). Without a demand the wait is uniform between ``base_delay`` and the lesser of
-    ``max_delay`` and base_delay * 2**retry; a demand is waited out, plus up to one base delay.
+    ``max_delay`` and base_delay * 2**retry; a demand is waited out, plus up to one base delay. One that is no time to
+    wait (zero, negative, infinite, not a number) is none.
     """
-    if demand is not None:
+    if demand is not None and 0 < demand < math.inf:
         if demand > policy.max_retry_after:
             return None
         return Delay(demand + chance * policy.base_delay, "retry_after")

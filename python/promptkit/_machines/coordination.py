@@ -68,57 +68,59 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 
 State = Checking | Choosing | Deciding | Running | Ended
 
+# Inputs and commands are no tuples: empty ones would all be equal.
 
-class Clear(NamedTuple):
+
+class Clear(msgspec.Struct, frozen=True):
     """The check found no cancellation."""
 
 
-class Cancelled(NamedTuple):
+class Cancelled(msgspec.Struct, frozen=True):
     """The check found a cancellation."""
 
 
-class Chose(NamedTuple):
+class Chose(msgspec.Struct, frozen=True):
     """The application returned a request, or None to stop."""
 
     stop: bool
 
 
-class Raised(NamedTuple):
+class Raised(msgspec.Struct, frozen=True):
     """The application, or the run, raised."""
 
 
-class Completed(NamedTuple):
+class Completed(msgspec.Struct, frozen=True):
     """The run completed with a result."""
 
 
 Input = Clear | Cancelled | Chose | Raised | Completed
 
 
-class Check(NamedTuple):
+class Check(msgspec.Struct, frozen=True):
     """Look for a cancellation."""
 
 
-class Call(NamedTuple):
+class Call(msgspec.Struct, frozen=True):
     """Call the application with the pending result and this many turns left."""
 
     remaining: int
 
 
-class Execute(NamedTuple):
+class Execute(msgspec.Struct, frozen=True):
     """Run the request that the application chose."""
 
 
-class Finish(NamedTuple):
+class Finish(msgspec.Struct, frozen=True):
     """End normally."""
 
     outcome: Literal["stopped", "exhausted"]
 
 
-class Propagate(NamedTuple):
+class Propagate(msgspec.Struct, frozen=True):
     """Let the error through unchanged."""
 
 
-class Withhold(NamedTuple):
+class Withhold(msgspec.Struct, frozen=True):
     """Let the cancellation through; keep the pending result as undelivered, if there is one."""
 
     undelivered: bool

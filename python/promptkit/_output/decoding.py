@@ -102,8 +102,14 @@ def _float(digits: str) -> float:
 
 
 def _is_unicode(value: Any) -> bool:
-    if isinstance(value, str):
-        return text_fault(value) is None
-    if isinstance(value, dict):
-        return all(_is_unicode(key) and _is_unicode(item) for key, item in value.items())
-    return all(_is_unicode(item) for item in value) if isinstance(value, list) else True
+    left = [value]
+    while left:
+        item = left.pop()
+        if isinstance(item, str) and text_fault(item) is not None:
+            return False
+        if isinstance(item, dict):
+            left.extend(item)
+            left.extend(item.values())
+        elif isinstance(item, list):
+            left.extend(item)
+    return True

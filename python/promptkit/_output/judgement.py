@@ -30,13 +30,14 @@ def judge(reply: GenerationReply, output: OutputContract, schema: CompiledSchema
     """Validate a reply. A text contract takes any content; a refusal or a cut answer cannot be cured by a repair."""
     if output.kind == "text":
         return Judgement(NOT_REQUESTED)
-    curable = reply.refusal is None and reply.finish_reason not in INCURABLE_FINISHES
+    refused = bool(reply.refusal)  # some backends send "" for none
+    curable = not refused and reply.finish_reason not in INCURABLE_FINISHES
     decoded = decode(reply.content)
     if isinstance(decoded, Failure):
         return _invalid((Violation(pointer="", message=decoded.failure()),), curable=curable)
     value, extraction = decoded.unwrap()
     violations = () if schema is None else schema.violations(value)
-    if violations or reply.refusal is not None:
+    if violations or refused:
         said = violations or (Violation(pointer="", message="the backend reported a refusal"),)
         return _invalid(said, curable=curable)
     return Judgement(Validation(status="valid", extraction=extraction), value)

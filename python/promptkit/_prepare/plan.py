@@ -21,9 +21,29 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     definition_hash: str
 
 
-@lru_cache(maxsize=4096)
+class _Same:
+    """A prompt as a key: equal is only itself. By value, a schema with 1 would find the plan of one with true."""
+
+    __slots__ = ("prompt",)
+
+    def __init__(self, prompt: PromptDefinition) -> None:
+        self.prompt = prompt
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.prompt is self.prompt
+
+    def __hash__(self) -> int:
+        return id(self.prompt)
+
+
 def plan_of(prompt: PromptDefinition) -> Plan:
     """Compile a prompt of a consistent catalog."""
+    return _plan(_Same(prompt))
+
+
+@lru_cache(maxsize=4096)
+def _plan(key: _Same) -> Plan:
+    prompt = key.prompt
     return Plan(
         prompt=prompt,
         templates=tuple((message, compile_template(message.content).unwrap()) for message in prompt.messages),

@@ -50,7 +50,7 @@ def select(definitions: Definitions, request: RunRequest) -> Result[Selection, I
     prompt = definitions.prompts.get(request.prompt_id)
     if prompt is None:
         return Failure(UnknownPromptError(_unknown("prompt", request.prompt_id, definitions.prompts)))
-    profile = _profile(definitions, request.profile or prompt.profile, prompt.id)
+    profile = _profile(definitions, prompt.profile if request.profile is None else request.profile, prompt.id)
     contract = _contract(definitions, request.output or prompt.output)
     return Result.do(
         Selection(plan=plan_of(prompt), profile=chosen, backend=definitions.backends[chosen.backend], contract=agreed)
@@ -78,12 +78,19 @@ def _contract(definitions: Definitions, output: OutputContract) -> Result[Contra
         if schema not in definitions.schemas:
             return Failure(UnknownSchemaError(_unknown("schema", schema, definitions.schemas)))
         name = name or _usable_name(schema)
-        schema = definitions.schemas[schema]
+        schema = _as_mapping(definitions.schemas[schema])
     compiled = compile_schema(schema)
     if isinstance(compiled, Failure):
         return Failure(InvalidRequestError(f"the output contract's schema is not usable: {compiled.failure()}"))
     resolved = msgspec.structs.replace(output, schema=schema, name=name)
     return Success(Contract(output=resolved, schema=compiled.unwrap()))
+
+
+def _as_mapping(schema: Any) -> Any:
+    """Write the schemas true and false as the objects that mean the same."""
+    if isinstance(schema, bool):
+        return {} if schema else {"not": {}}
+    return schema
 
 
 def _usable_name(identifier: str) -> str:

@@ -46,7 +46,7 @@ def settings(selection: Selection, request: RunRequest, session_id: str | None) 
     """Name every resolved value with its origin. A value that equals the default counts as the default."""
     prompt, profile, backend = selection.plan.prompt, selection.profile, selection.backend
     found: dict[str, Setting] = {
-        "profile": _setting(profile.id, "request" if request.profile else "prompt"),
+        "profile": _setting(profile.id, "prompt" if request.profile is None else "request"),
         "output": _setting(selection.contract.output, _output_origin(selection, request)),
         "session_id": _setting(session_id, _session_origin(request.session_id, prompt.session)),
         "backend": _setting(backend.id, "profile"),

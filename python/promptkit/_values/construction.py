@@ -7,9 +7,10 @@ not), mappings are deep-frozen, and every problem of the value is reported at on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Set
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_origin
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -28,13 +29,17 @@ def _converter(annotation: Any) -> Reader:
     holder = msgspec.defstruct("_Field", [("value", annotation)])
 
     def read(value: Any) -> Any:
-        converted = msgspec.convert({"value": value}, holder).value  # type: ignore[attr-defined]  # made above
+        if isinstance(value, Set):  # the order of a set differs between processes, and so would every hash
+            msg = f"Expected `array`, got `{type(value).__name__}`"
+            raise UnfitError(msg)
+        # bytes are native here: text for them would be taken for base64
+        converted = msgspec.convert({"value": value}, holder, builtin_types=(bytes,)).value  # type: ignore[attr-defined]  # made above
         if isinstance(converted, str):
-            fault = text_fault(converted)
-            if fault is not None:
-                raise UnfitError(fault)
-        elif isinstance(converted, dict):
+            return frozen_json(converted)
+        if isinstance(converted, dict):
             return frozen_mapping(converted)
+        if isinstance(converted, tuple):
+            return tuple(frozen_json(x, f"[{i}]") if isinstance(x, str) else x for i, x in enumerate(converted))
         return converted
 
     return read
@@ -54,6 +59,8 @@ def _json_mapping(value: Any) -> Any:
     return frozen_mapping(value)
 
 
+FIELD = re.compile(r"[.\[]")  # what follows the name of a field in the place of a problem
+_BLANKS: dict[Any, Any] = {str: "unknown", int: 1}
 _PLAIN = {str: str, str | None: str, bool: bool, int: int, int | None: int}
 
 
@@ -119,6 +126,7 @@ class Checked(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         found: list[tuple[str, str]] = []
+        wrong: set[str] = set()
         for name, read in _readers(type(self)):
             before = getattr(self, name)
             try:
@@ -126,13 +134,26 @@ class Checked(msgspec.Struct, frozen=True):
             except (UnfitError, msgspec.ValidationError) as error:
                 place, sentence = _said(error)
                 found.append((name + place, sentence))
+                wrong.add(name)
+            except PromptKitError as error:  # of a nested value that is made on the way
+                found.append((name, str(error)))
+                wrong.add(name)
             else:
                 if after is not before:
                     force_setattr(self, name, after)
-        if not found:
-            found.extend(self.problems())
+        if wrong:
+            _stand_in(self, wrong)
+        found.extend(problem for problem in self.problems() if FIELD.split(problem[0])[0] not in wrong)
         if found:
             raise refused(type(self), found)
+
+
+def _stand_in(value: Checked, wrong: set[str]) -> None:
+    """Put something harmless where a value is of the wrong kind, so that its other problems are found as well."""
+    for field in msgspec.structs.fields(type(value)):
+        if field.name in wrong:
+            blank = _BLANKS.get(field.type) if field.required or get_origin(field.type) is Literal else field.default
+            force_setattr(value, field.name, blank)
 
 
 def refused(cls: type[Checked], found: list[tuple[str, str]]) -> PromptKitError:

@@ -37,7 +37,7 @@ class OutputContract(Checked, frozen=True, kw_only=True):
         """Check that the fields fit together."""
         if self.kind == "json_schema" and self.schema is None:
             yield "schema", 'is missing: kind "json_schema" needs the id of a schema, or the schema itself'
-        if self.kind != "json_schema" and self.schema is not None:
+        if self.kind in {"text", "json"} and self.schema is not None:
             yield "schema", f'is given, but kind is "{self.kind}": use kind "json_schema"'
         if self.max_repairs < 0:
             yield "max_repairs", f"is {self.max_repairs}: 0 or more"
@@ -65,10 +65,8 @@ def _name_of(python_type: Any) -> str | None:
 
 def _schema_of(python_type: Any) -> Mapping[str, Any]:
     pydantic_schema = getattr(python_type, "model_json_schema", None)
-    if callable(pydantic_schema):
-        return FrozenDict(pydantic_schema())
     try:
-        return msgspec.json.schema(python_type)
-    except TypeError as error:
+        return FrozenDict(pydantic_schema()) if callable(pydantic_schema) else msgspec.json.schema(python_type)
+    except (TypeError, RuntimeError) as error:  # pydantic's are RuntimeErrors
         message = f"{python_type!r} has no JSON Schema: {error}"
         raise InvalidConfigError(Fault(key="OutputContract.of", message=message)) from None

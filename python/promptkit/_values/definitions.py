@@ -201,7 +201,7 @@ class Backend(Definition, frozen=True, kw_only=True):
         if self.kind == "embedded":
             if self.base_url is not None:
                 yield "base_url", "is given, but an embedded model has no address"
-        else:
+        elif self.kind == "chat_completions":
             if self.embedded is not None:
                 yield "embedded", 'is given, but kind is not "embedded"'
             yield from _url_problems(self.base_url)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 V = TypeVar("V")
 
+MAX_INT_BITS = 14_000  # below the 4,300 digits that Python turns into text and back
 MAX_DEPTH = 200  # of nested containers; deeper JSON is refused before it can exhaust the stack
 
 
@@ -72,26 +73,33 @@ def _frozen_text(text: str, path: str) -> str:
     fault = text_fault(text)
     if fault is not None:
         raise UnfitError(fault, path)
-    return text if type(text) is str else str(text)
+    return text if type(text) is str else str.__str__(text)  # the text of an enum's member, not its name
 
 
 def _frozen_float(number: float, path: str) -> float:
     if not math.isfinite(number):
         msg = f"is {number}, which JSON cannot carry"
         raise UnfitError(msg, path)
-    return number
+    return number if type(number) is float else float(number)
+
+
+def _frozen_int(number: int, path: str) -> int:
+    if number.bit_length() > MAX_INT_BITS:
+        msg = "is an integer of more digits than Python writes as text"
+        raise UnfitError(msg, path)
+    return number if type(number) is int else int(number)
 
 
 def frozen_json(value: object, path: str = "", depth: int = 0) -> Any:
     """Give a deep-frozen copy of a JSON value: dicts become FrozenDict, lists tuples. Raise UnfitError for others."""
-    if value is None or value is True or value is False or type(value) is int:
+    if value is None or value is True or value is False:
         return value
     if isinstance(value, str):
         return _frozen_text(value, path)
     if isinstance(value, float):
         return _frozen_float(value, path)
     if isinstance(value, int):
-        return int(value)
+        return _frozen_int(value, path)
     if depth >= MAX_DEPTH:
         msg = f"is nested deeper than {MAX_DEPTH} levels"
         raise UnfitError(msg, path)
@@ -115,6 +123,10 @@ def frozen_mapping(
     for key, value in mapping.items():
         if not isinstance(key, str):
             msg = f"has the key {key!r}; keys are text"
+            raise UnfitError(msg, path)
+        fault = text_fault(key)
+        if fault is not None:  # the key is no part of the path then: a message has to be printable
+            msg = f"has the key {key!r}, which {fault}"
             raise UnfitError(msg, path)
         where = f"{path}.{key}" if path else key
         frozen[_frozen_text(key, where)] = item(value, where, depth + 1)

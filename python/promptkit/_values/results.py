@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 import msgspec
 
 from promptkit._values.contracts import OutputContract
-from promptkit._values.json import JSON
+from promptkit._values.json import JSON, pointer
 from promptkit._values.messages import Message
 from promptkit._values.usage import TokenUsage
 from promptkit.errors import NotCapturedError, OutputInvalidError
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from promptkit._values.exchange import Exchange
 
 T = TypeVar("T")
+
+STEPS = re.compile(r"\.([^.\[`]+)|\[(\d+)\]")
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,11 +141,14 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if callable(validate):
             return _from_pydantic(self, type_, validate)
         try:
-            return msgspec.convert(self.value, type_)
+            # In a list, so that every complaint ends with a place: what comes before it may repeat the output.
+            decoded: T = msgspec.convert([self.value], list[type_])[0]  # type: ignore[valid-type]
         except msgspec.ValidationError as error:
-            place = str(error).partition(" - at `$")[2].rstrip("`").replace(".", "/")
-            msg = f"run {self.run_id}: the output does not fit {type_.__name__} at {place or 'its root'}"
-            raise self._invalid(msg, (Violation(pointer=place, message=f"does not fit {type_.__name__}"),)) from None
+            place = pointer("".join(step) for step in STEPS.findall(str(error).rpartition(" - at `$[0]")[2]))
+            name = _named(type_)
+            msg = f"run {self.run_id}: the output does not fit {name} at {place or 'its root'}"
+            raise self._invalid(msg, (Violation(pointer=place, message=f"does not fit {name}"),)) from None
+        return decoded
 
     def _invalid(self, message: str, violations: tuple[Violation, ...]) -> OutputInvalidError:
         error = OutputInvalidError(message, violations=violations)
@@ -170,6 +176,10 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return copied
 
 
+def _named(type_: Any) -> str:
+    return getattr(type_, "__name__", None) or str(type_)
+
+
 def _rebuilt(cls: type[RunResult], fields: dict[str, Any]) -> RunResult:
     return cls(**fields)
 
@@ -180,9 +190,9 @@ def _from_pydantic(result: RunResult, type_: type[T], validate: Any) -> T:
     except ValueError as error:  # pydantic's ValidationError is one; its text holds the output, so it is not chained
         faults: list[dict[str, Any]] = getattr(error, "errors", list)()
         violations = tuple(
-            Violation(pointer="".join(f"/{step}" for step in fault["loc"]), message=fault["type"]) for fault in faults
+            Violation(pointer=pointer(fault["loc"]), message=fault["type"]) for fault in faults
         )
-        msg = f"run {result.run_id}: the output does not fit {type_.__name__}"
+        msg = f"run {result.run_id}: the output does not fit {_named(type_)}"
         raise result._invalid(msg, violations) from None  # noqa: SLF001  # split off for its length
     return validated
 

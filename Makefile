@@ -1,0 +1,35 @@
+# Every command is safe to run again; each sets up .venv first, which takes no time when it is up to date.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help setup demo test check format clean
+
+help: ## list the commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+setup: ## make .venv: tools, the history store built from source, promptkit in editable form
+	@command -v $(PYTHON) >/dev/null || { echo "setup: $(PYTHON) is not on the PATH: install Python 3.11 or newer, or give make PYTHON=..."; exit 1; }
+	@$(PYTHON) scripts/setup.py
+
+demo: setup ## hold a real conversation with a real local model
+	@$(BIN)/python examples/demo.py
+
+test: setup ## run every test
+	@command -v cargo >/dev/null || { echo "test: cargo is not on the PATH: install a Rust toolchain"; exit 1; }
+	@cargo test --workspace --locked --quiet
+	@$(BIN)/python -m pytest
+
+check: setup ## format, lint, types, stubs, layers
+	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/basedpyright tests/typing
+	@$(BIN)/python -m mypy.stubtest promptkit._history --mypy-config-file pyproject.toml
+	@$(BIN)/lint-imports --no-logo
+	@cargo fmt --all --check && cargo clippy --workspace --all-targets --locked --quiet -- --deny warnings
+
+format: setup ## put the code into its form
+	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format --quiet . && cargo fmt --all
+
+clean: ## delete what the commands made
+	@rm -rf .venv target .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@find python tests examples -name __pycache__ -prune -exec rm -rf {} + && rm -f python/promptkit/_history*.so

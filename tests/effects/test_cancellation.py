@@ -1,0 +1,442 @@
+"""A reply in hand is kept, and a cancellation is found however it came, and delivered once and as itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+
+from promptkit._effects.cancellation import CancellationCheck, finish
+
+pytestmark = pytest.mark.anyio
+on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"])
+
+
+class Closing:
+    """Work of several steps. ``during`` is called between them."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.begun = False
+        self.done = False
+        self._error = error
+        self.may_end = anyio.Event()
+
+    async def __call__(self) -> None:
+        self.begun = True
+        await self.may_end.wait()
+        for _ in range(3):
+            await checkpoint()
+        self.done = True
+        if self._error is not None:
+            raise self._error
+
+
+def pass_the_deadline(scope: anyio.CancelScope) -> None:
+    """Block, as synchronous code does, until the deadline is over."""
+    scope.deadline = anyio.current_time() + 0.002
+    while anyio.current_time() <= scope.deadline:
+        pass
+
+
+def running_task() -> asyncio.Task[object]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
+
+
+async def begun(work: Closing) -> None:
+    while not work.begun:
+        await checkpoint()
+
+
+# finish: work that must not be interrupted
+
+
+async def test_work_that_nothing_interrupts_is_finished_and_nothing_is_delivered() -> None:
+    work = Closing()
+    work.may_end.set()
+    await finish(work)
+    assert work.done
+    await checkpoint()
+
+
+async def test_a_cancelled_scope_does_not_interrupt_work_and_is_delivered_at_the_next_await() -> None:
+    work = Closing()
+    seen = []
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        work.may_end.set()
+        await finish(work)
+        seen.append("returned")
+        await checkpoint()
+        seen.append("not delivered")
+    assert work.done
+    assert scope.cancelled_caught
+    assert seen == ["returned"]
+
+
+@pytest.mark.parametrize("how", ["cancel", "deadline"])
+async def test_a_scope_that_is_cancelled_during_the_work_is_delivered_at_the_next_await(how: str) -> None:
+    work = Closing()
+    seen = []
+    scope = anyio.CancelScope()
+
+    async def interrupt() -> None:
+        await begun(work)
+        if how == "cancel":
+            scope.cancel()
+        else:
+            scope.deadline = -math.inf
+        for _ in range(3):
+            await checkpoint()
+        work.may_end.set()
+
+    async with anyio.create_task_group() as others:
+        others.start_soon(interrupt)
+        with scope:
+            await finish(work)
+            seen.append("returned")
+            await checkpoint()
+            seen.append("not delivered")
+    assert work.done
+    assert scope.cancelled_caught
+    assert seen == ["returned"]
+
+
+async def test_a_deadline_that_passes_during_the_work_does_not_interrupt_it() -> None:
+    seen = []
+    with anyio.CancelScope() as scope:
+
+        async def work() -> None:
+            pass_the_deadline(scope)
+            for _ in range(3):
+                await checkpoint()
+            seen.append("done")
+
+        await finish(work)
+        seen.append("returned")
+        await checkpoint()
+        seen.append("not delivered")
+    assert seen == ["done", "returned"]
+
+
+async def test_an_error_of_the_work_propagates_as_itself() -> None:
+    error = OSError("closing failed")
+    work = Closing(error)
+    work.may_end.set()
+    with pytest.raises(OSError, match="closing failed") as caught:
+        await finish(work)
+    assert caught.value is error
+
+
+async def test_an_error_of_interrupted_work_propagates_and_the_cancellation_follows_it() -> None:
+    work = Closing(OSError("closing failed"))
+    seen = []
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        work.may_end.set()
+        try:
+            await finish(work)
+        except OSError:
+            seen.append("error")
+        await checkpoint()
+        seen.append("not delivered")
+    assert seen == ["error"]
+    assert scope.cancelled_caught
+
+
+@on_asyncio
+@pytest.mark.parametrize("requests", [1, 2, 3])
+async def test_native_cancellation_during_the_work_is_delivered_once_after_it(requests: int) -> None:
+    work = Closing()
+    seen: list[object] = []
+
+    async def caller() -> None:
+        await finish(work)
+        seen.append("returned")
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError as error:
+            seen.extend(error.args)
+            seen.append(running_task().cancelling())
+            await asyncio.sleep(0)
+            seen.append("once")
+            raise
+
+    task = asyncio.ensure_future(caller())
+    await begun(work)
+    for _ in range(requests):
+        task.cancel("shutting down")
+        await asyncio.sleep(0)
+        assert not task.done()
+    work.may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert work.done
+    assert seen == ["returned", "shutting down", requests, "once"]
+
+
+@on_asyncio
+async def test_native_cancellation_that_is_pending_before_the_work_waits_for_it() -> None:
+    work = Closing()
+    work.may_end.set()
+    seen: list[object] = []
+
+    async def caller() -> None:
+        running_task().cancel()
+        await finish(work)
+        seen.append(work.done)
+        await asyncio.sleep(0)
+        seen.append("not delivered")
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.ensure_future(caller())
+    assert seen == [True]
+
+
+@on_asyncio
+async def test_native_cancellation_at_the_moment_when_the_work_is_done_is_not_lost() -> None:
+    seen: list[object] = []
+
+    async def caller() -> None:
+        task = running_task()
+
+        async def work() -> None:
+            await asyncio.sleep(0)
+            task.cancel()
+
+        await finish(work)
+        seen.append(task.cancelling())
+        await asyncio.sleep(0)
+        seen.append("not delivered")
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.ensure_future(caller())
+    assert seen == [1]
+
+
+@on_asyncio
+async def test_an_error_of_natively_cancelled_work_propagates_and_the_cancellation_follows_it() -> None:
+    work = Closing(OSError("closing failed"))
+    seen = []
+
+    async def caller() -> None:
+        try:
+            await finish(work)
+        except OSError:
+            seen.append("error")
+        await asyncio.sleep(0)
+        seen.append("not delivered")
+
+    task = asyncio.ensure_future(caller())
+    await begun(work)
+    task.cancel()
+    work.may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert seen == ["error"]
+
+
+@on_asyncio
+async def test_a_timeout_of_asyncio_that_ends_during_the_work_is_still_a_timeout() -> None:
+    work = Closing()
+
+    async def caller() -> None:
+        async with asyncio.timeout(None) as timeout:
+
+            async def working() -> None:
+                timeout.reschedule(asyncio.get_running_loop().time())
+                await work()
+
+            await finish(working)
+            await asyncio.sleep(0)
+
+    task = asyncio.ensure_future(caller())
+    await begun(work)
+    while not task.cancelling():
+        await checkpoint()
+    work.may_end.set()
+    with pytest.raises(TimeoutError):
+        await task
+    assert work.done
+    assert task.cancelling() == 0
+
+
+# CancellationCheck: what no single checkpoint sees
+
+
+async def test_nothing_is_found_where_there_is_nothing() -> None:
+    check = CancellationCheck()
+    await check()
+    await checkpoint()
+    await check()
+
+
+async def test_a_cancelled_scope_is_found() -> None:
+    with anyio.CancelScope() as scope:
+        check = CancellationCheck()
+        scope.cancel()
+        await check()
+        pytest.fail("not found")
+    assert scope.cancelled_caught
+
+
+async def test_an_outer_scope_that_is_cancelled_is_found_and_ends_there() -> None:
+    with anyio.CancelScope() as outer:
+        with anyio.CancelScope() as inner, anyio.fail_after(3600):
+            check = CancellationCheck()
+            outer.cancel()
+            await check()
+        pytest.fail("not found")
+    assert outer.cancelled_caught
+    assert not inner.cancelled_caught
+
+
+async def test_a_deadline_that_passed_while_code_blocked_is_found() -> None:
+    for _ in range(20):
+        with anyio.CancelScope() as scope:
+            check = CancellationCheck()
+            pass_the_deadline(scope)
+            await check()
+            pytest.fail("not found")
+        assert scope.cancelled_caught
+
+
+async def test_an_outer_deadline_that_passed_is_found() -> None:
+    with anyio.CancelScope() as outer:
+        with anyio.CancelScope():
+            check = CancellationCheck()
+            pass_the_deadline(outer)
+            await check()
+        pytest.fail("not found")
+    assert outer.cancelled_caught
+
+
+async def test_a_scope_cancellation_that_was_swallowed_is_found_and_ends_at_its_scope() -> None:
+    with anyio.CancelScope() as scope:
+        check = CancellationCheck()
+        scope.cancel()
+        with contextlib.suppress(BaseException):
+            await checkpoint()
+        await check()
+        pytest.fail("not found")
+    assert scope.cancelled_caught
+
+
+async def test_a_cancellation_behind_a_shield_is_not_found_and_one_of_the_shield_is() -> None:
+    with anyio.CancelScope() as outer:
+        outer.cancel()
+        with anyio.CancelScope(shield=True) as shield:
+            check = CancellationCheck()
+            await check()
+            shield.cancel()
+            await check()
+            pytest.fail("not found")
+        assert shield.cancelled_caught
+
+
+async def test_a_scope_that_the_callback_opened_and_ended_is_not_found() -> None:
+    check = CancellationCheck()
+    with anyio.move_on_after(-1) as own:
+        await anyio.sleep_forever()
+    assert own.cancelled_caught
+    with anyio.CancelScope() as own:
+        own.cancel()
+        with contextlib.suppress(BaseException):
+            await checkpoint()
+    with contextlib.suppress(TimeoutError), anyio.fail_after(-1):
+        await anyio.sleep_forever()
+    await check()
+
+
+@on_asyncio
+async def test_native_cancellation_that_was_swallowed_is_found() -> None:
+    async def caller() -> None:
+        check = CancellationCheck()
+        running_task().cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
+        await check()
+        pytest.fail("not found")
+
+    task = asyncio.ensure_future(caller())
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert task.cancelling() == 1
+
+
+@on_asyncio
+async def test_native_cancellation_that_is_pending_is_delivered_once() -> None:
+    seen: list[object] = []
+
+    async def caller() -> None:
+        check = CancellationCheck()
+        running_task().cancel("shutting down")
+        try:
+            await check()
+        except asyncio.CancelledError as error:
+            seen.extend(error.args)
+            await asyncio.sleep(0)
+            seen.append("cleaned up")
+            raise
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.ensure_future(caller())
+    assert seen == ["shutting down", "cleaned up"]
+
+
+@on_asyncio
+async def test_native_cancellation_leaves_a_scope_that_is_cancelled_too() -> None:
+    async def caller() -> None:
+        with anyio.CancelScope() as scope:
+            check = CancellationCheck()
+            running_task().cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)
+            scope.cancel()
+            await check()
+        pytest.fail("the scope took a cancellation that is not its own")
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.ensure_future(caller())
+
+
+@on_asyncio
+async def test_a_task_that_was_cancelled_before_the_await_began_is_not_cancelled_by_it() -> None:
+    async def caller(*, uncancel: bool) -> None:
+        task = running_task()
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
+        if uncancel:
+            task.uncancel()
+        check = CancellationCheck()
+        await check()
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await check()
+
+    await asyncio.ensure_future(caller(uncancel=True))
+    await asyncio.ensure_future(caller(uncancel=False))
+
+
+@on_asyncio
+async def test_native_cancellation_that_the_callback_took_back_is_not_found() -> None:
+    async def caller() -> None:
+        check = CancellationCheck()
+        running_task().cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
+        running_task().uncancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(-1):
+                await asyncio.sleep(3600)
+        await check()
+
+    await asyncio.ensure_future(caller())
