@@ -57,8 +57,19 @@ def run(what, *command):
 def main():
     check_prerequisites()
     wanted = fingerprint()
-    if STAMP.exists() and STAMP.read_text() == wanted and PYTHON.exists():
-        return
+    if not (STAMP.exists() and STAMP.read_text() == wanted and PYTHON.exists()):
+        make_environment()
+        STAMP.write_text(wanted)
+        say("done")
+    fetch = (
+        "from promptkit._effects.model_weights import fetch_default_model as f; f(lambda text: print('setup:', text))"
+    )
+    finished = subprocess.run([str(PYTHON), "-c", fetch], cwd=ROOT, check=False, capture_output=False)  # noqa: S603
+    if finished.returncode:
+        stop("the weights of the local model could not be fetched, see the last line above")
+
+
+def make_environment():
     pip = (str(PYTHON), "-m", "pip", "--quiet", "--disable-pip-version-check")
     groups = [part for name in ("build", "test", "check", "demo") for part in ("--group", name)]
     if not PYTHON.exists():
@@ -69,8 +80,6 @@ def main():
         "building the history store and installing promptkit (the first time takes some minutes)",
         *pip, "install", "--constraint", "constraints.txt", "--no-build-isolation", "--editable", ".[embedded]",
     )  # fmt: skip
-    STAMP.write_text(wanted)
-    say("done")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@
 
 from __future__ import annotations
 
-import inspect
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from promptkit._values.generation import GenerationReply
@@ -54,7 +54,7 @@ class ScriptedClient:
         self.calls.append(call)
         if callable(step) and not isinstance(step, type):
             step = step(call)
-            if inspect.isawaitable(step):
+            if isinstance(step, Awaitable):
                 step = await step
         if isinstance(step, BaseException):
             raise step

@@ -7,7 +7,6 @@ single checkpoint.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import anyio
@@ -16,6 +15,7 @@ import anyio.lowlevel
 from promptkit._effects.event_loop import asyncio_task
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Awaitable, Callable
 
 
@@ -30,6 +30,8 @@ async def finish(work: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _finish_on_asyncio(task: asyncio.Task[object], work: Callable[[], Awaitable[None]]) -> None:
+    import asyncio
+
     async def run() -> None:
         await work()
 
@@ -62,4 +64,4 @@ class CancellationCheck:
         # Last: a scope takes only the cancellation that it made itself, and one that is pending must not come twice.
         task = asyncio_task()
         if task is not None and task.cancelling() > self._requests_before:
-            raise asyncio.CancelledError
+            raise anyio.get_cancelled_exc_class()

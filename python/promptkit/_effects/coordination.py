@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, NoReturn, final
@@ -132,7 +131,7 @@ class _Branch:
         self._pending = None
         try:
             chosen = self._request.next(turn)
-            if inspect.isawaitable(chosen):
+            if isinstance(chosen, Awaitable):
                 chosen = await chosen
         except Exception as error:  # noqa: BLE001  # any error of the application ends the branch, after the check
             self._error = error

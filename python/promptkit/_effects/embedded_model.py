@@ -9,6 +9,7 @@ What the library does on its own, and what is done about it here:
 - A call that does not stream cannot be stopped. A streaming one stops when its callback says so; ``return_progress``
   makes callbacks during the prompt too, one a batch, and batches are small for that reason.
 - Threads as many as the cores collapse beside a busy neighbour, and spinning ones burn a core while they wait.
+- It rounds the context up to a multiple of 256 tokens; refusals name the number that it has.
 - More than one slot divides the context, and sibling branches lose the shared prefix.
 - A forked child has the memory of the model but none of its threads: any use of it, its end included, waits for ever.
 """

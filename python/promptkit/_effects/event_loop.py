@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio.lowlevel
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 def current_loop() -> Any:
@@ -16,8 +19,8 @@ def current_loop() -> Any:
 
 def has_ended(loop: Any) -> bool:
     """Say whether an event loop has ended, so that what was bound to it can be left behind."""
-    if isinstance(loop, asyncio.AbstractEventLoop):
-        return loop.is_closed() or not loop.is_running()
+    if hasattr(loop, "is_closed"):  # a loop of asyncio's interface
+        return bool(loop.is_closed() or not loop.is_running())
     trio = sys.modules["trio"]  # a token of it exists
     try:
         loop.run_sync_soon(_nothing, idempotent=True)
@@ -32,7 +35,9 @@ def _nothing() -> None:
 
 def asyncio_task() -> asyncio.Task[Any] | None:
     """Give the running asyncio task, or None on trio."""
-    try:
-        return asyncio.current_task()
-    except RuntimeError:
-        return None
+    library: Any = sys.modules.get("asyncio")  # where it is not loaded, it runs nothing
+    task: asyncio.Task[Any] | None = None
+    if library is not None:
+        with contextlib.suppress(RuntimeError):  # no loop of asyncio runs in this thread
+            task = library.current_task()
+    return task

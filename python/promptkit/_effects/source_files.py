@@ -13,7 +13,7 @@ from promptkit._effects.confined import read_confined
 from promptkit.errors import Fault
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 MAX_SOURCE_BYTES = 16 * 2**20
 
@@ -38,7 +38,7 @@ class SourceFiles:
     def below(self, folder: str, ending: str, faults: list[Fault]) -> Iterator[SourceFile]:
         """Read all files with this ending below a folder, by name. What cannot be read is a fault."""
         top = self._root / folder
-        for path in sorted(_walk(top), key=lambda found: found.as_posix()):
+        for path in sorted(_walk(top, lambda error: faults.append(self._unreadable(error))), key=lambda found: found.as_posix()):
             if path.suffix != ending:
                 continue
             name = PurePosixPath(os.path.relpath(path, self._root)).as_posix()
@@ -49,6 +49,10 @@ class SourceFiles:
                 identifier = path.relative_to(top).with_suffix("").as_posix()
                 yield SourceFile(name, identifier, content.unwrap())
 
+    def _unreadable(self, error: OSError) -> Fault:
+        name = PurePosixPath(os.path.relpath(error.filename, self._root)).as_posix()
+        return Fault(file=name, message=f"cannot be read: {error.strerror}.")
+
     def read_beside(self, source: SourceFile, file: str, *, within: str) -> Result[bytes, str]:
         """Read a file that another one names, relative to that one and inside the folder."""
         path = (self._root / source.name).parent / file
@@ -56,7 +60,7 @@ class SourceFiles:
         return Failure(f"{file} {content.failure()}") if isinstance(content, Failure) else content
 
 
-def _walk(top: Path) -> Iterator[Path]:
-    for folder, _, names in os.walk(top):
+def _walk(top: Path, on_error: Callable[[OSError], None]) -> Iterator[Path]:
+    for folder, _, names in os.walk(top, onerror=lambda error: top.exists() and on_error(error)):
         for name in names:
             yield Path(folder) / name
