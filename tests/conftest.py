@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -34,3 +37,19 @@ def closed_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
     return port
+
+
+@pytest.fixture(scope="session")
+def llama_url() -> Iterator[str]:
+    """Serve the local model over HTTP, in a process of its own."""
+    program = Path(__file__).parent / "servers" / "llama.py"
+    with subprocess.Popen(
+        [sys.executable, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        url = process.stdout.readline().strip()
+        assert url.startswith("http://127.0.0.1")
+        yield url
+        process.stdin.close()
+        assert process.wait(15) == 0

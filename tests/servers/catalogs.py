@@ -6,7 +6,12 @@ from typing import Any
 
 from promptkit import JSON, Backend, Catalog, MessageTemplate, OutputContract, Profile, PromptDefinition, RetryPolicy
 
-NUMBER: JSON = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
+NUMBER: JSON = {
+    "type": "object",
+    "properties": {"a": {"type": "integer"}},
+    "required": ["a"],
+    "additionalProperties": False,
+}
 
 
 def small_catalog(base_url: str = "http://127.0.0.1:1/v1", *, max_repairs: int = 1, **backend: Any) -> Catalog:
