@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, final
 
@@ -21,7 +22,6 @@ from promptkit._values.turns import CoordinateRequest
 from promptkit.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from os import PathLike
     from types import TracebackType
 
     import httpx
@@ -58,6 +58,12 @@ class Engine:
         """Take the catalog; nothing is opened or sent yet."""
         if not isinstance(catalog, Catalog):
             msg = f"Engine: Expected a Catalog (load_catalog gives one), got `{type(catalog).__name__}`"
+            raise InvalidRequestError(msg)
+        if client is not None and not callable(getattr(client, "generate", None)):
+            msg = f"Engine.client: Expected a ModelClient, with a method generate, got `{type(client).__name__}`"
+            raise InvalidRequestError(msg)
+        if not isinstance(inputs, str | PathLike | None):
+            msg = f"Engine.inputs: Expected the path of a folder, got `{type(inputs).__name__}`"
             raise InvalidRequestError(msg)
         definitions = definitions_of(catalog)
         folder = inputs if inputs is not None else definitions.inputs_folder

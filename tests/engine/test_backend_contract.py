@@ -1,7 +1,7 @@
 """What every backend keeps: the same statements for the model in the process and for one behind an HTTP server.
 
-The server is llama.cpp's own, with the same small model: texts differ between builds, so shapes and counts are asserted,
-never words.
+The server is llama.cpp's own, with the same small model: texts differ between builds, so shapes and counts are
+asserted, never words.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from promptkit import (
+    JSON,
     AttemptFinished,
     AttemptTimeoutError,
     Backend,
@@ -34,7 +35,7 @@ from promptkit.testing import EventRecorder
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
 TEXT = "Maria Lind repairs bicycles in Bergen. A new chain costs 42 euros, and it arrives on Thursday. " * 3
-SCHEMA = {
+SCHEMA: dict[str, JSON] = {
     "type": "object",
     "properties": {"euros": {"type": "integer"}},
     "required": ["euros"],
@@ -103,9 +104,7 @@ async def test_a_continuation_reads_the_shared_prefix_from_the_cache(backend: di
     async with Engine(catalog(backend)) as engine:
         first = await engine.run(read(capture_exchange=True, observer=group.observe))
         for _ in range(2):
-            branch = await engine.run(
-                RunRequest(prompt_id="ask", continue_from=first.exchange, observer=group.observe)
-            )
+            branch = await engine.run(RunRequest(prompt_id="ask", continue_from=first.exchange, observer=group.observe))
             assert branch.usage.cache_read_tokens.complete
             assert branch.usage.cache_read_tokens.value > 50
             assert branch.usage.input_tokens.value > branch.usage.cache_read_tokens.value

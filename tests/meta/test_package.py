@@ -106,7 +106,7 @@ def test_every_module_can_be_imported_alone_first() -> None:
     names = [module.name for module in pkgutil.walk_packages(promptkit.__path__, "promptkit.")]
     assert "promptkit._effects.run" in names
     for name in names:
-        assert importlib.import_module(name)
+        assert importlib.import_module(name).__name__ == name
 
 
 def test_public_classes_that_are_not_constructible_say_where_they_come_from() -> None:

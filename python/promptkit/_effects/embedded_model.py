@@ -3,7 +3,6 @@
 What the library does on its own, and what is done about it here:
 
 - It holds the interpreter lock while it loads. Nothing can be done about that from outside.
-- It takes SIGINT and SIGTERM for itself, so that Ctrl-C would stop the model and nothing else: both are put back.
 - It always opens its HTTP server, although it is called directly. Here that server listens on a socket file that is
   removed at once (on Windows on loopback), behind a random key: nobody can talk to it.
 - A call that does not stream cannot be stopped. A streaming one stops when its callback says so; ``return_progress``
@@ -22,7 +21,6 @@ import ctypes
 import importlib
 import os
 import secrets
-import signal
 import sys
 import tempfile
 import threading
@@ -41,8 +39,8 @@ BATCH_TOKENS = 128  # of a prompt, between two chances to stop: 0.5 s with the d
 KEPT_PROMPTS_MIB = 512  # memory for the prompts of other branches; the library's own bound is 8 GiB
 
 _SAID = 200
-_EXIT_WAIT = 5.0
-_SIGACTION = 1024  # more than the size of any platform's struct sigaction
+_EXIT_WAIT = 10.0
+_SOCKET_NAME = 100  # bytes, under the bound of every platform
 
 
 class ModelOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,13 +94,11 @@ class EmbeddedModel:
         return chunks
 
     def unload(self, timeout: float = -1) -> None:
-        """Wait for the generation that runs, then free the memory."""
+        """Wait for the generation that runs, ``timeout`` seconds if that is not negative, then free the memory."""
         if _inherited.is_set() or not self._lock.acquire(timeout=timeout):
             return
-        try:
-            self._server = None
-        finally:
-            self._lock.release()
+        self._server = None
+        self._lock.release()
 
     def outlive_process(self) -> None:
         """Never destroy the library's object: in a forked child that would wait for threads that are not there."""
@@ -125,7 +121,6 @@ def _rejected(error: Exception, body: bytes) -> RejectedRequestError:
 
 _models: dict[ModelOptions, EmbeddedModel] = {}
 _registry = threading.Lock()
-_loading = threading.Lock()
 _started = threading.Event()  # set: this process has begun to load a model
 _inherited = threading.Event()  # set: it did so before this one was forked from it
 
@@ -153,7 +148,7 @@ def give_back(model: EmbeddedModel) -> None:
 
 @atexit.register
 def _unload_all() -> None:
-    """Stop the library's threads before its static objects are destroyed under them."""
+    """Let cancelled generations leave: a thread that comes out of C++ into an interpreter that ends aborts the process."""
     for model in list(_models.values()):
         model.unload(_EXIT_WAIT)
 
@@ -163,18 +158,17 @@ def _unload_all() -> None:
 
 def _load(options: ModelOptions, default_path: Callable[[], Path]) -> NativeServer:
     path = default_path() if options.path is None else _own_file(options.path)
-    with _loading:
-        library = _library()
-        params = _parameters(library, options, path)
-        with _signal_handlers_kept(), _out_of_reach(params):
-            try:
-                return cast("NativeServer", library.Server(params))
-            except RuntimeError:
-                msg = (
-                    f"the model {str(path)!r} cannot be loaded: it is damaged, of a kind that this xllamacpp does not "
-                    f"know, or needs more memory than there is (context_tokens is {options.context_tokens})"
-                )
-                raise ConnectError(msg) from None
+    library = _library()
+    params = _parameters(library, options, path)
+    with _out_of_reach(params):
+        try:
+            return cast("NativeServer", library.Server(params))
+        except RuntimeError:
+            msg = (
+                f"the model {str(path)!r} cannot be loaded: it is damaged, of a kind that this xllamacpp does not "
+                f"know, or needs more memory than there is (context_tokens is {options.context_tokens})"
+            )
+            raise ConnectError(msg) from None
 
 
 def _library() -> Any:
@@ -224,29 +218,14 @@ def _parameters(library: Any, options: ModelOptions, path: Path) -> Any:
 
 @contextlib.contextmanager
 def _out_of_reach(params: Any) -> Iterator[None]:
-    if sys.platform == "win32":
+    with contextlib.ExitStack() as stack:
+        if sys.platform != "win32":
+            with contextlib.suppress(OSError):  # no temporary folder: on loopback then
+                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="promptkit-"))
+                name = f"{folder}/http.sock"  # an address that ends so is a socket file
+                if len(os.fsencode(name)) <= _SOCKET_NAME:
+                    params.hostnames = [name]
         yield
-        return
-    with tempfile.TemporaryDirectory(prefix="promptkit-") as folder:
-        params.hostnames = [f"{folder}/http.sock"]  # an address that ends so is a socket file
-        yield
-
-
-@contextlib.contextmanager
-def _signal_handlers_kept() -> Iterator[None]:
-    """Put the handlers back as they were. In C, since ``signal.signal`` works in the main thread only."""
-    if sys.platform == "win32":
-        yield
-        return
-    sigaction = ctypes.CDLL(None).sigaction
-    kept = {number: ctypes.create_string_buffer(_SIGACTION) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number, action in kept.items():
-        sigaction(int(number), None, action)
-    try:
-        yield
-    finally:
-        for number, action in kept.items():
-            sigaction(int(number), action, None)
 
 
 # ------------------------------------------------------------------ forked children

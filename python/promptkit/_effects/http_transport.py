@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import ssl
+import zlib
 from functools import lru_cache
 from http.cookiejar import DefaultCookiePolicy
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from promptkit._values.definitions import Backend
+
+
+MAX_REPLY_BYTES = 64 * 2**20
+
+
+class _UnreadableError(Exception):
+    """A body that is not taken, in words that complete a sentence."""
 
 
 class HttpReply(NamedTuple):
@@ -46,13 +54,21 @@ class HttpTransport:
         url = f"{(self._backend.base_url or '').rstrip('/')}{path}"
         failure: GenerationError
         try:
-            sized = {**headers, "content-length": str(len(body))}
+            sized = {**headers, "accept-encoding": "gzip, deflate", "content-length": str(len(body))}
             request = client.build_request("POST", url, headers=sized, timeout=self._timeout())
             request.stream = _Body(body)
             response = await client.send(request, stream=True, follow_redirects=False)
             raw = await _read_to_end(response)
-            return HttpReply(response.status_code, tuple(response.headers.multi_items()), _decoded(response, raw))
-        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, UnicodeError, ssl.SSLError) as error:
+            body = _decoded(raw, response.headers.get("content-encoding", "identity"))
+            return HttpReply(response.status_code, tuple(response.headers.multi_items()), body)
+        except (
+            httpx.HTTPError,
+            httpx.InvalidURL,
+            httpx.StreamError,
+            UnicodeError,
+            ssl.SSLError,
+            _UnreadableError,
+        ) as error:
             failure = _failure_of(error, self._backend)
         # Raised out here, so that the library's error, which holds the headers, is not even its context.
         raise failure
@@ -101,12 +117,14 @@ class _Pieces:
 
 def _tls(backend: Backend) -> ssl.SSLContext | bool:
     plain = (backend.base_url or "").lower().startswith("http://") and not backend.trust_env
-    return False if plain else _tls_context()  # a plain connection verifies nothing, and loading trust takes 26 ms
+    return (
+        False if plain else _tls_context(trust_env=backend.trust_env)
+    )  # a plain connection verifies nothing, and loading trust takes 26 ms
 
 
-@lru_cache(maxsize=1)
-def _tls_context() -> ssl.SSLContext:
-    return httpx.create_ssl_context(trust_env=False)
+@lru_cache(maxsize=2)
+def _tls_context(*, trust_env: bool) -> ssl.SSLContext:
+    return httpx.create_ssl_context(trust_env=trust_env)
 
 
 async def _read_to_end(response: httpx.Response) -> bytes:
@@ -116,17 +134,31 @@ async def _read_to_end(response: httpx.Response) -> bytes:
     """
     chunks: list[bytes] = []
     try:
+        size = 0
         async for chunk in response.stream:  # type: ignore[union-attr]  # an async client has an async stream
-            chunks.append(chunk)  # noqa: PERF401  # what has arrived is kept when the rest fails
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > MAX_REPLY_BYTES:
+                msg = f"has more than {MAX_REPLY_BYTES:,} bytes"
+                raise _UnreadableError(msg)
     finally:
         await finish(response.aclose)
     return b"".join(chunks)
 
 
-def _decoded(response: httpx.Response, raw: bytes) -> bytes:
-    if "content-encoding" not in response.headers:
+def _decoded(raw: bytes, encoding: str) -> bytes:
+    """Undo the content encoding, bounded: a small body can unpack to a very large one."""
+    if encoding.strip().lower() in {"", "identity"}:
         return raw
-    return httpx.Response(response.status_code, headers=response.headers, content=raw).content
+    unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # gzip or zlib, whichever its head says
+    try:
+        body = unpacking.decompress(raw, MAX_REPLY_BYTES)
+    except zlib.error:
+        body = b""
+    if not unpacking.eof:
+        msg = f"its content-encoding {encoding[:20]!r} does not describe, or that is very large"
+        raise _UnreadableError(msg)
+    return body
 
 
 def _failure_of(error: Exception, backend: Backend) -> GenerationError:
@@ -136,8 +168,8 @@ def _failure_of(error: Exception, backend: Backend) -> GenerationError:
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
         reason = "did not answer within connect_timeout" if "Timeout" in name else _reason(error)
         return ConnectError(f"cannot connect to {where}: {reason}; check base_url and that it runs", transient=True)
-    if isinstance(error, httpx.DecodingError):
-        return MalformedReplyError(f"{where} sent a body that its content-encoding does not describe")
+    if isinstance(error, _UnreadableError):
+        return MalformedReplyError(f"{where} sent a body that {error}")
     if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError | httpx.TimeoutException):
         return DisconnectedError(f"the connection to {where} was lost before the whole reply arrived", transient=True)
     return GenerationError(f"the request to {where} cannot be sent: {name}")

@@ -50,6 +50,9 @@ E = TypeVar("E", bound=PromptKitError)
 Generate = Callable[[GenerationCall], Awaitable[GenerationReply]]
 
 
+UNSTARTED = Run(policy=RetryPolicy(), max_repairs=0)  # the totals of a run that has made no attempt
+
+
 class Answer(NamedTuple):
     """A completed reply, and what it is worth."""
 
@@ -71,7 +74,7 @@ class RunDriver:
         self._started_at = self._surroundings.now()
         self._started = self._surroundings.monotonic()
         self._selection: Selection | None = None
-        self._run = Run(policy=RetryPolicy(), max_repairs=0)
+        self._run = UNSTARTED
 
     async def drive(self, parent_run_id: str | None, prepared: Prepared | None = None) -> RunResult:
         """Run, and tell how it ended, whichever way that was. What was prepared before is not prepared again."""
@@ -218,7 +221,8 @@ class RunDriver:
 
     def _tell_failure(self, error: BaseException) -> None:
         """Put the run's facts on the error, and tell the end."""
-        if isinstance(error, PromptKitError):
+        # An error of another run, made inside a model client or an input reader, keeps the facts of that run.
+        if isinstance(error, PromptKitError) and (error.run_id is None or isinstance(error, GenerationError)):
             error.run_id, error.parent_run_id = self._run_id, self._parent_run_id
             error.attempts, error.usage = self._run.attempts, shown(self._run.usage)
         if isinstance(error, anyio.get_cancelled_exc_class()):

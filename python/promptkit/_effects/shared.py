@@ -125,8 +125,11 @@ class Shared:
         with self._lock:
             self._closed = True
             state = self._state
-        if state is None or state.loop is not current_loop():
+        if state is None or (state.loop is not current_loop() and has_ended(state.loop)):
             return
+        if state.loop is not current_loop():
+            msg = "this engine serves another event loop that is still running: close it there"
+            raise EngineStateError(msg)
         try:
             if state.active:
                 state.idle = state.idle or anyio.Event()

@@ -38,7 +38,8 @@ class SourceFiles:
     def below(self, folder: str, ending: str, faults: list[Fault]) -> Iterator[SourceFile]:
         """Read all files with this ending below a folder, by name. What cannot be read is a fault."""
         top = self._root / folder
-        for path in sorted(_walk(top, lambda error: faults.append(self._unreadable(error))), key=lambda found: found.as_posix()):
+        found = list(_walk(top, lambda error: faults.append(self._unreadable(error))))
+        for path in sorted(found, key=Path.as_posix):
             if path.suffix != ending:
                 continue
             name = PurePosixPath(os.path.relpath(path, self._root)).as_posix()
@@ -56,11 +57,10 @@ class SourceFiles:
     def read_beside(self, source: SourceFile, file: str, *, within: str) -> Result[bytes, str]:
         """Read a file that another one names, relative to that one and inside the folder."""
         path = (self._root / source.name).parent / file
-        content = read_confined(path, within=self._root / within, limit=MAX_SOURCE_BYTES)
-        return Failure(f"{file} {content.failure()}") if isinstance(content, Failure) else content
+        return read_confined(path, within=self._root / within, limit=MAX_SOURCE_BYTES)
 
 
 def _walk(top: Path, on_error: Callable[[OSError], None]) -> Iterator[Path]:
-    for folder, _, names in os.walk(top, onerror=lambda error: top.exists() and on_error(error)):
+    for folder, _, names in os.walk(top, onerror=on_error if top.exists() else None):
         for name in names:
             yield Path(folder) / name
