@@ -41,6 +41,8 @@ def check_prerequisites():
         stop("Python 3.11 or newer is needed, and this is %d.%d: make PYTHON=python3.12" % sys.version_info[:2])
     if shutil.which("cargo") is None:
         stop("cargo is not on the PATH: the history store is written in Rust; install a Rust toolchain (rustup)")
+    if os.name == "posix" and not any(map(shutil.which, ("cc", "gcc", "clang"))):
+        stop("there is no C compiler, which Rust links with: install one (on Debian: gcc and libc6-dev)")
     try:
         import ensurepip  # noqa: F401
     except ImportError:
@@ -49,7 +51,9 @@ def check_prerequisites():
 
 def run(what, *command):
     say(what)
-    finished = subprocess.run(command, cwd=ROOT, check=False)  # noqa: S603
+    # The build backend looks for maturin on the PATH.
+    environment = {**os.environ, "PATH": os.pathsep.join([str(PYTHON.parent), os.environ.get("PATH", "")])}
+    finished = subprocess.run(command, cwd=ROOT, check=False, env=environment)  # noqa: S603
     if finished.returncode:
         stop(f"{what}: failed, see above")
 

@@ -305,7 +305,7 @@ async def test_a_run_inside_the_client_of_another_backend_waits() -> None:
     async with anyio.create_task_group() as group:
         with Inside(outer):
             group.start_soon(inner.run, "waiter")
-        await queued(inner.gate, 1)
+            await queued(inner.gate, 1)
         inner.gate.release()
     assert inner.served == ["waiter"]
 

@@ -68,3 +68,14 @@ def test_who_was_granted_cannot_withdraw() -> None:
 def test_admitted_runs_are_running_or_waiting() -> None:
     state = backend(leases=5, permits=2, queue=(1,))
     assert (state.running, state.waiting) == (2, 3)
+
+
+def test_what_nobody_holds_cannot_be_given_back() -> None:
+    empty = Admission(max_concurrency=1, max_waiting=0)
+    for give_back in (release, leave):
+        with pytest.raises(ValueError, match="nobody holds"):
+            give_back(empty)
+    admitted = admit(empty)
+    assert admitted is not None
+    with pytest.raises(ValueError, match="nobody holds"):
+        leave(ask(admitted, 1).state)

@@ -112,8 +112,8 @@ class AdmissionMachine(RuleBasedStateMachine):
         while self.idle:
             self.idle.pop()
             self.state = leave(self.state)
-        limits = {"max_concurrency": self.state.max_concurrency, "max_waiting": self.state.max_waiting}
-        assert self.state == Admission(**limits)
+        empty = Admission(max_concurrency=self.state.max_concurrency, max_waiting=self.state.max_waiting)
+        assert self.state == empty
 
     def a_call_ends_for_the_last(self) -> None:
         self.idle.append(self.calling.pop())

@@ -61,7 +61,10 @@ def admit(state: Admission) -> Admission | None:
 
 
 def leave(state: Admission) -> Admission:
-    """Give the lease back."""
+    """Give the lease back. Raises ValueError when there is none to give back."""
+    if state.leases <= state.permits:
+        msg = "a lease is given back that nobody holds"
+        raise ValueError(msg)
     return msgspec.structs.replace(state, leases=state.leases - 1)
 
 
@@ -73,7 +76,13 @@ def ask(state: Admission, ticket: int) -> Handover:
 
 
 def release(state: Admission) -> Handover:
-    """Give a permit back: it goes to the first in the queue, without being free in between."""
+    """Give a permit back: it goes to the first in the queue, without being free in between.
+
+    Raises ValueError when there is none to give back.
+    """
+    if state.permits == 0:
+        msg = "a permit is given back that nobody holds"
+        raise ValueError(msg)
     if not state.queue:
         return Handover(msgspec.structs.replace(state, permits=state.permits - 1), None)
     first, *rest = state.queue
