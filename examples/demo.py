@@ -39,14 +39,14 @@ class Conversation:
     async def run(self, request: RunRequest) -> RunResult:
         """Run one request, with a sign of life on a terminal while the model works."""
         with self.console.status(f"{request.prompt_id} ..."):
-            return self.show(await self.engine.run(request))
+            return self.show(await self.engine.run(request), str(request.variables.get("question", "")))
 
-    def show(self, result: RunResult) -> RunResult:
+    def show(self, result: RunResult, question: str = "") -> RunResult:
         """Print an answer, and hang it into the tree below the one that it continued."""
-        answer = " ".join(result.raw_output.split())
-        self.console.print(f"[bold]{result.prompt_id}[/bold] ({result.timing.duration:.1f} s): {escape(answer)}")
-        parent = self.nodes[result.parent_run_id or ""]
-        self.nodes[result.run_id] = parent.add(f"[bold]{result.prompt_id}[/bold]: {escape(answer)}")
+        answer = escape(" ".join(result.raw_output.split()))
+        what = f"[bold]{result.prompt_id}[/bold]: " + (f"[italic]{question}[/italic] " if question else "")
+        self.console.print(f"{what}{answer} ({result.timing.duration:.1f} s)")
+        self.nodes[result.run_id] = self.nodes[result.parent_run_id or ""].add(what + answer)
         return result
 
 
@@ -56,16 +56,18 @@ class Interview:
     def __init__(self, conversation: Conversation) -> None:
         self.conversation = conversation
         self.questions = iter(QUESTIONS)
+        self.asked = ""
         self.last: Exchange | None = None
 
     def next(self, turn: ConversationTurn) -> RunRequest | None:
         """Take the answer that has come, and choose the next question, or None when there is enough."""
         self.last = turn.exchange
         if turn.result is not None:
-            self.conversation.show(turn.result)
+            self.conversation.show(turn.result, self.asked)
             if any(character.isdigit() for character in turn.result.raw_output):
                 return None
-        return RunRequest(prompt_id="ask", variables={"question": next(self.questions, "What else?")})
+        self.asked = next(self.questions, "What else?")
+        return RunRequest(prompt_id="ask", variables={"question": self.asked})
 
 
 def usage_table(summary: ExecutionGroupSummary) -> Table:

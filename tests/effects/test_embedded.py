@@ -48,6 +48,7 @@ ENDLESS: dict[str, Any] = {
     "extra": {"ignore_eos": True},
 }  # half a minute, unless it is stopped
 
+LONG = "Sum: " + "12 + 7, " * 400  # ten seconds of reading
 FRESH = EmbeddedOptions(context_tokens=512)  # not what the other tests have loaded: nothing is cached
 
 
@@ -102,7 +103,7 @@ async def refusal(client: EmbeddedClient, refused: GenerationCall) -> Generation
 def run_script(script: str) -> subprocess.CompletedProcess[str]:
     """Run what would end or hang this process in one of its own."""
     setup = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\nfrom test_embedded import *\n"
-    return subprocess.run(  # noqa: S603  # the scripts below
+    return subprocess.run(
         [sys.executable, "-W", "ignore", "-c", setup + script],
         capture_output=True,
         text=True,
@@ -175,7 +176,7 @@ async def test_clients_share_a_model_and_one_that_closes_leaves_it_to_the_others
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("question", ["Count.", "Sum: " + "12 + 7, " * 400], ids=["in the answer", "in the prompt"])
+@pytest.mark.parametrize("question", ["Count.", LONG], ids=["in the answer", "in the prompt"])
 async def test_a_cancelled_generation_frees_the_model_for_the_next(client: EmbeddedClient, question: str) -> None:
     await client.generate(call("Hi", max_output_tokens=1))  # loaded: the time goes to the generation
     with anyio.move_on_after(0.3) as scope:
@@ -238,11 +239,13 @@ async def test_messages_beyond_the_context_are_refused_with_both_numbers(client:
 
 @pytest.mark.anyio
 async def test_an_answer_ends_with_the_context(client: EmbeddedClient) -> None:
-    small = EmbeddedOptions(context_tokens=128)
-    reply = await client.generate(call("Count.", options=small, max_output_tokens=None, extra={"ignore_eos": True}))
+    small = EmbeddedOptions(context_tokens=256)
+    reply = await client.generate(
+        call("word " * 180, options=small, max_output_tokens=None, extra={"ignore_eos": True})
+    )
     assert reply.finish_reason == "length"
     assert reply.usage is not None
-    assert (reply.usage.input_tokens or 0) + (reply.usage.output_tokens or 0) <= 128
+    assert (reply.usage.input_tokens or 0) + (reply.usage.output_tokens or 0) <= 256
 
 
 @pytest.mark.anyio
@@ -310,10 +313,12 @@ def test_a_forked_child_refuses_with_a_sentence_and_ends_by_itself() -> None:
 
 
 SIGNALS = """
-import signal
+import signal, threading
 async def ask():
     await EmbeddedClient().generate(call("Hi"))
-anyio.run(ask)
+loop = threading.Thread(target=anyio.run, args=(ask,))  # where no event loop puts a handler of its own
+loop.start()
+loop.join()
 try:
     signal.raise_signal(signal.SIGINT)
     print("went on")
@@ -346,7 +351,7 @@ def test_the_library_listens_on_no_port() -> None:
 EXIT = """
 async def ask():
     with anyio.move_on_after(0.5):
-        await EmbeddedClient().generate(call("Count.", **ENDLESS))
+        await EmbeddedClient().generate(call(LONG, **ENDLESS))
 anyio.run(ask, backend={backend!r})
 """
 

@@ -148,7 +148,7 @@ def give_back(model: EmbeddedModel) -> None:
 
 @atexit.register
 def _unload_all() -> None:
-    """Let cancelled generations leave: a thread that comes out of C++ into an interpreter that ends aborts the process."""
+    """Let cancelled generations leave: a thread that is still in C++ when the interpreter ends crashes the process."""
     for model in list(_models.values()):
         model.unload(_EXIT_WAIT)
 

