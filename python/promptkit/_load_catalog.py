@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, final
 
@@ -10,7 +11,6 @@ from returns.result import Failure
 from promptkit._catalog.consistency import inconsistencies
 from promptkit._catalog.files import (
     ROOT_FILE,
-    Draft,
     assemble,
     read_draft,
     read_prompt,
@@ -24,7 +24,6 @@ from promptkit._values.frozen import FrozenDict, UnfitError, frozen_json
 from promptkit.errors import Fault, InvalidConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
     from os import PathLike
 
     from promptkit._values.construction import Checked
@@ -118,6 +117,18 @@ class Catalog:
         msg = "a Catalog does not change: combine two with |"
         raise AttributeError(msg)
 
+    def __copy__(self) -> Catalog:
+        """Give the same catalog."""
+        return self
+
+    def __deepcopy__(self, memo: object) -> Catalog:
+        """Give the same catalog."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the definitions."""
+        return (catalog_of, (self._definitions,))
+
     def __repr__(self) -> str:
         """Count what there is."""
         counts = ", ".join(
@@ -138,8 +149,11 @@ def definitions_of(catalog: Catalog) -> Definitions:
     return catalog._definitions  # noqa: SLF001  # the two halves of one value
 
 
-def _by_id(cls: type[Checked], given: Iterable[Any], kind: str, faults: list[Fault]) -> FrozenDict[str, Any]:
+def _by_id(cls: type[Checked], given: Any, kind: str, faults: list[Fault]) -> FrozenDict[str, Any]:
     found: dict[str, Any] = {}
+    if not isinstance(given, Iterable):
+        faults.append(Fault(key=kind, message=f"Expected several of {cls.__name__}, got `{type(given).__name__}`."))
+        return FrozenDict(found)
     for index, definition in enumerate(given):
         if not isinstance(definition, cls):
             message = f"Expected a {cls.__name__}, got `{type(definition).__name__}`."
@@ -151,9 +165,15 @@ def _by_id(cls: type[Checked], given: Iterable[Any], kind: str, faults: list[Fau
     return FrozenDict(found)
 
 
-def _frozen_schemas(given: Mapping[str, Any], faults: list[Fault]) -> FrozenDict[str, Any]:
+def _frozen_schemas(given: Any, faults: list[Fault]) -> FrozenDict[str, Any]:
     found: dict[str, Any] = {}
+    if not isinstance(given, Mapping):
+        faults.append(Fault(key="schemas", message=f"Expected a mapping, got `{type(given).__name__}`."))
+        return FrozenDict(found)
     for identifier, schema in given.items():
+        if not isinstance(identifier, str) or not identifier:
+            faults.append(Fault(key="schemas", message=f"{identifier!r} is not an id: ids are text."))
+            continue
         try:
             found[identifier] = frozen_json(schema)
         except UnfitError as error:
@@ -180,13 +200,17 @@ def load_catalog(root: str | PathLike[str]) -> Catalog:
     files |= {f"profiles.{name}": ROOT_FILE for name in settings.profiles}
     prompts = _read_prompts(source, settings.folders["prompts"], files, faults)
     schemas = _read_schemas(source, settings.folders["schemas"], files, faults)
-    if faults:  # references to what could not be read would be reported as missing
-        raise InvalidConfigError(*faults)
-    inputs_folder = folder / settings.folders["inputs"]
-    assembled = assemble(settings, prompts, schemas, files=files, inputs_folder=inputs_folder.absolute())
-    if isinstance(assembled, Failure):
-        raise InvalidConfigError(*assembled.failure())
-    return catalog_of(assembled.unwrap())
+    definitions, inconsistent = assemble(
+        settings,
+        prompts,
+        schemas,
+        files=files,
+        unread_schemas={key.removeprefix("schemas.") for key in files if key.startswith("schemas.")},
+        inputs_folder=(folder / settings.folders["inputs"]).absolute(),
+    )
+    if faults or inconsistent:
+        raise InvalidConfigError(*faults, *inconsistent)
+    return catalog_of(definitions)
 
 
 def _read_prompts(
@@ -199,27 +223,13 @@ def _read_prompts(
         if isinstance(draft, Failure):
             faults.extend(draft.failure())
             continue
-        contents = _read_contents(source, folder, draft.unwrap(), faults)
-        if contents is None:
-            continue
+        named = {file for _, file in draft.unwrap().content_files}
+        contents = {file: source.read_beside(found, file, within=folder) for file in named}
         prompt = read_prompt(draft.unwrap(), contents)
-        if isinstance(prompt, Failure):
-            faults.extend(prompt.failure())
-        else:
-            prompts[found.identifier] = prompt.unwrap()
+        faults.extend(prompt.faults)
+        if prompt.definition is not None:
+            prompts[found.identifier] = prompt.definition
     return prompts
-
-
-def _read_contents(source: SourceFiles, folder: str, draft: Draft, faults: list[Fault]) -> dict[str, bytes] | None:
-    contents: dict[str, bytes] = {}
-    for index, file in draft.content_files:
-        read = source.read_beside(draft.source, file, within=folder)
-        if isinstance(read, Failure):
-            key = f"messages[{index}].content_file"
-            faults.append(Fault(file=draft.source.name, key=key, message=read.failure()))
-        else:
-            contents[file] = read.unwrap()
-    return contents if len(contents) == len({file for _, file in draft.content_files}) else None
 
 
 def _read_schemas(source: SourceFiles, folder: str, files: dict[str, str], faults: list[Fault]) -> dict[str, Any]:

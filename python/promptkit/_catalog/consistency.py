@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from returns.pipeline import is_successful
 
@@ -11,22 +11,40 @@ from promptkit._values.templates import compile_template
 from promptkit.errors import Fault, listed, near
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Container, Iterator, Mapping
 
     from promptkit._values.catalog import Definitions
     from promptkit._values.contracts import OutputContract
     from promptkit._values.definitions import PromptDefinition
 
 
-def inconsistencies(definitions: Definitions, files: Mapping[str, str]) -> tuple[Fault, ...]:
+class Unread(NamedTuple):
+    """The ids of what is there and has faults of its own: a reference to it does not dangle."""
+
+    profiles: Container[str] = ()
+    backends: Container[str] = ()
+    schemas: Container[str] = ()
+
+
+class Everything:
+    """Contains whatever is asked for."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
+ALL_READ = Unread()
+
+
+def inconsistencies(definitions: Definitions, files: Mapping[str, str], unread: Unread = ALL_READ) -> tuple[Fault, ...]:
     """Find every fault between definitions. ``files`` tells the file of a key such as "prompts.ID", where known."""
     return (
-        *_profile_faults(definitions, files),
+        *_profile_faults(definitions, files, unread),
         *_schema_faults(definitions, files),
         *(
             fault
             for identifier, prompt in definitions.prompts.items()
-            for fault in _prompt_faults(prompt, definitions, files.get(f"prompts.{identifier}"))
+            for fault in _prompt_faults(prompt, definitions, files.get(f"prompts.{identifier}"), unread)
         ),
     )
 
@@ -39,9 +57,9 @@ def dangling(kind: str, name: str, known: Collection[str], *, key: str, file: st
     return Fault(message=message, key=key, file=file, suggestion=near(name, known))
 
 
-def _profile_faults(definitions: Definitions, files: Mapping[str, str]) -> Iterator[Fault]:
+def _profile_faults(definitions: Definitions, files: Mapping[str, str], unread: Unread) -> Iterator[Fault]:
     for identifier, profile in definitions.profiles.items():
-        if profile.backend not in definitions.backends:
+        if profile.backend not in definitions.backends and profile.backend not in unread.backends:
             key, file = f"profiles.{identifier}.backend", files.get(f"profiles.{identifier}")
             yield dangling("backend", profile.backend, definitions.backends, key=key, file=file)
 
@@ -52,16 +70,19 @@ def _schema_faults(definitions: Definitions, files: Mapping[str, str]) -> Iterat
 
 
 def _uncompilable(schema: object, key: str, file: str | None) -> Iterator[Fault]:
-    compiled = compile_schema(schema)  # type: ignore[arg-type]  # true and false are schemas too
+    compiled = compile_schema(schema)
     if not is_successful(compiled):
         yield Fault(message=f"is not a usable JSON Schema: {compiled.failure()}", key=key, file=file)
 
 
-def _prompt_faults(prompt: PromptDefinition, definitions: Definitions, file: str | None) -> Iterator[Fault]:
+def _prompt_faults(
+    prompt: PromptDefinition, definitions: Definitions, file: str | None, unread: Unread
+) -> Iterator[Fault]:
     where = f"prompts.{prompt.id}"
-    if prompt.profile is not None and prompt.profile not in definitions.profiles:
-        yield dangling("profile", prompt.profile, definitions.profiles, key=f"{where}.profile", file=file)
-    yield from contract_faults(prompt.output, definitions.schemas, f"{where}.output.schema", file)
+    profile = prompt.profile
+    if profile is not None and profile not in definitions.profiles and profile not in unread.profiles:
+        yield dangling("profile", profile, definitions.profiles, key=f"{where}.profile", file=file)
+    yield from _contract_faults(prompt.output, definitions, f"{where}.output.schema", file, unread)
     used_variables: set[str] = set()
     used_inputs: set[str] = set()
     whole = True
@@ -79,18 +100,19 @@ def _prompt_faults(prompt: PromptDefinition, definitions: Definitions, file: str
         template = compiled.unwrap()
         yield from _undeclared("variable", template.variables, prompt.variables, key=key, file=file)
         yield from _undeclared("input", template.inputs, prompt.inputs, key=key, file=file)
-        used_variables |= template.variables
+        used_variables |= template.variables | template.functions
         used_inputs |= template.inputs
     if whole:
         yield from _unused("variable", prompt.variables, used_variables, key=f"{where}.variables", file=file)
         yield from _unused("input", prompt.inputs, used_inputs, key=f"{where}.inputs", file=file)
 
 
-def contract_faults(contract: OutputContract, schemas: Collection[str], key: str, file: str | None) -> Iterator[Fault]:
-    """Find what is wrong with the schema of a contract."""
+def _contract_faults(
+    contract: OutputContract, definitions: Definitions, key: str, file: str | None, unread: Unread
+) -> Iterator[Fault]:
     if isinstance(contract.schema, str):
-        if contract.schema not in schemas:
-            yield dangling("schema", contract.schema, schemas, key=key, file=file)
+        if contract.schema not in definitions.schemas and contract.schema not in unread.schemas:
+            yield dangling("schema", contract.schema, definitions.schemas, key=key, file=file)
     elif contract.schema is not None:
         yield from _uncompilable(contract.schema, key, file)
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from returns.result import Failure, Result, Success
 
-from promptkit._catalog.consistency import inconsistencies
-from promptkit._catalog.tables import read_table
+from promptkit._catalog.consistency import Everything, Unread, inconsistencies
+from promptkit._catalog.tables import Read, read_table
 from promptkit._values.catalog import Definitions
 from promptkit._values.definitions import Backend, Profile, PromptDefinition
 from promptkit._values.frozen import FrozenDict, UnfitError, frozen_json
 from promptkit.errors import Fault, near
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
     from pathlib import PurePath
 
     from promptkit._values.construction import Checked
@@ -43,6 +43,7 @@ class Root(NamedTuple):
     profiles: dict[str, Profile]
     folders: dict[str, str]
     faults: tuple[Fault, ...]
+    unread: Unread
 
 
 class Draft(NamedTuple):
@@ -51,6 +52,7 @@ class Draft(NamedTuple):
     source: SourceFile
     table: dict[str, Any]
     content_files: tuple[tuple[int, str], ...]
+    faults: tuple[Fault, ...] = ()
 
 
 def as_text(content: bytes) -> Result[str, str]:
@@ -81,7 +83,7 @@ def read_root(source: SourceFile) -> Root:
     """Read promptkit.toml."""
     parsed = parse_toml(source)
     if isinstance(parsed, Failure):
-        return Root({}, {}, FOLDERS, (parsed.failure(),))
+        return Root({}, {}, FOLDERS, (parsed.failure(),), Unread(profiles=Everything(), backends=Everything()))
     tables = parsed.unwrap()
     faults: list[Fault] = [
         Fault(file=source.name, key=key, message="is not a table of this file.", suggestion=near(key, TABLES))
@@ -91,7 +93,14 @@ def read_root(source: SourceFile) -> Root:
     backends, backend_faults = _read_section(Backend, tables.get("backends", {}), "backends", source.name)
     profiles, profile_faults = _read_section(Profile, tables.get("profiles", {}), "profiles", source.name)
     folders, folder_faults = _read_folders(tables.get("paths", {}), source.name)
-    return Root(backends, profiles, folders, (*faults, *backend_faults, *profile_faults, *folder_faults))
+    unread = Unread(profiles=_named(tables, "profiles"), backends=_named(tables, "backends"))
+    return Root(backends, profiles, folders, (*faults, *backend_faults, *profile_faults, *folder_faults), unread)
+
+
+def _named(tables: dict[str, Any], section: str) -> Container[str]:
+    """Give the ids that a section defines, also those of definitions with faults."""
+    found = tables.get(section, {})
+    return found.keys() if isinstance(found, dict) else Everything()
 
 
 def _read_section(cls: type[Any], tables: object, section: str, file: str) -> tuple[dict[str, Any], list[Fault]]:
@@ -105,10 +114,9 @@ def _read_section(cls: type[Any], tables: object, section: str, file: str) -> tu
             faults.append(Fault(file=file, key=key, message=f"Expected a table, [{section}.ID]."))
             continue
         built = read_table(cls, table, key=key, given={"id": identifier})
-        if isinstance(built, Failure):
-            faults.extend(_in_file(built.failure(), file))
-        else:
-            read[identifier] = built.unwrap()
+        faults.extend(_in_file(built.faults, file))
+        if built.definition is not None:
+            read[identifier] = built.definition
     return read, faults
 
 
@@ -150,26 +158,27 @@ def read_draft(source: SourceFile) -> Result[Draft, tuple[Fault, ...]]:
             faults.append(Fault(file=source.name, key=key, message="stands beside content: give one of the two."))
         elif not isinstance(file, str) or not file or "\0" in file:
             faults.append(Fault(file=source.name, key=key, message="Expected the path of a file."))
+            message["content"] = ""
         else:
             named.append((index, file))
             message["content"] = ""
-    return Failure(tuple(faults)) if faults else Success(Draft(source, table, tuple(named)))
+    return Success(Draft(source, table, tuple(named), tuple(faults)))
 
 
-def read_prompt(draft: Draft, contents: Mapping[str, bytes]) -> Result[PromptDefinition, tuple[Fault, ...]]:
-    """Complete a prompt with the files that it names."""
-    faults: list[Fault] = []
+def read_prompt(draft: Draft, contents: Mapping[str, Result[bytes, str]]) -> Read[PromptDefinition]:
+    """Complete a prompt with the files that it names. Without one of them there is no prompt, and all its faults."""
+    faults = list(draft.faults)
     for index, file in draft.content_files:
-        text = as_text(contents[file])
+        text = contents[file].bind(as_text)
         if isinstance(text, Failure):
             key = f"messages[{index}].content_file"
             faults.append(Fault(file=draft.source.name, key=key, message=f"{file} {text.failure()}"))
         else:
             draft.table["messages"][index]["content"] = text.unwrap()
+    whole = not faults
     built = read_table(PromptDefinition, draft.table, key="", given={"id": draft.source.identifier})
-    if isinstance(built, Failure):
-        faults.extend(_in_file(built.failure(), draft.source.name))
-    return Failure(tuple(faults)) if faults else built
+    faults.extend(_in_file(built.faults, draft.source.name))
+    return Read(built.definition if whole else None, tuple(faults))
 
 
 def read_schema(source: SourceFile) -> Result[Any, Fault]:
@@ -210,9 +219,10 @@ def assemble(
     schemas: Mapping[str, Any],
     *,
     files: Mapping[str, str],
+    unread_schemas: Container[str],
     inputs_folder: PurePath,
-) -> Result[Definitions, tuple[Fault, ...]]:
-    """Put the definitions together, if they are consistent."""
+) -> tuple[Definitions, tuple[Fault, ...]]:
+    """Put the definitions together, with the faults between them."""
     definitions = Definitions(
         prompts=FrozenDict(prompts),
         profiles=FrozenDict(root.profiles),
@@ -220,5 +230,4 @@ def assemble(
         schemas=FrozenDict(schemas),
         inputs_folder=inputs_folder,
     )
-    faults = inconsistencies(definitions, files)
-    return Failure(faults) if faults else Success(definitions)
+    return definitions, inconsistencies(definitions, files, root.unread._replace(schemas=unread_schemas))

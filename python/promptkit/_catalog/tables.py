@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, get_args, get_origin
 
 import msgspec
-from returns.result import Failure, Result, Success
 
 from promptkit._values.construction import Checked
 from promptkit.errors import Fault, InvalidConfigError, near
@@ -15,65 +14,70 @@ if TYPE_CHECKING:
 
 D = TypeVar("D", bound=Checked)
 
+ABSENT: Any = object()  # where a field is missing or has faults of its own: the definition finds its other faults
 
-def read_table(
-    cls: type[D], table: Mapping[str, Any], *, key: str, given: Mapping[str, Any] | None = None
-) -> Result[D, tuple[Fault, ...]]:
+
+class Read(NamedTuple, Generic[D]):
+    """What a table says: a definition, unless it cannot be built, and every fault."""
+
+    definition: D | None
+    faults: tuple[Fault, ...]
+
+
+def read_table(cls: type[D], table: Mapping[str, Any], *, key: str, given: Mapping[str, Any] | None = None) -> Read[D]:
     """Build a definition from a table. ``given`` has fields that are known from elsewhere, such as the id."""
     fields = {field.name: field for field in msgspec.structs.fields(cls)}
     known = fields.keys() - (given or {}).keys()
     faults: list[Fault] = []
     values: dict[str, Any] = dict(given or {})
     for name, value in table.items():
-        if name not in known:
-            faults.append(
-                Fault(key=_join(key, name), message="is not a key of this table.", suggestion=near(name, known))
-            )
-            continue
-        read = _read_value(fields[name].type, value, _join(key, name))
-        if isinstance(read, Success):
-            values[name] = read.unwrap()
+        if name in known:
+            values[name], found = _read_value(fields[name].type, value, _join(key, name))
+            faults.extend(found)
         else:
-            faults.extend(read.failure())
-    missing = [name for name in sorted(known) if fields[name].required and name not in table]
-    faults.extend(Fault(key=_join(key, name), message="is missing.") for name in missing)
-    complete = all(name in values or not field.required for name, field in fields.items())
-    if not complete:
-        return Failure(tuple(faults))
+            suggestion = near(name, known)
+            faults.append(Fault(key=_join(key, name), message="is not a key of this table.", suggestion=suggestion))
+    for name in sorted(known):
+        if fields[name].required and name not in table:
+            values[name] = ABSENT
+            faults.append(Fault(key=_join(key, name), message="is missing."))
     built = _construct(cls, values, key)
-    if isinstance(built, Failure):
-        faults.extend(built.failure())
-    return Failure(tuple(faults)) if faults else built
+    return Read(built.definition, (*faults, *built.faults))
 
 
-def _construct(cls: type[D], values: dict[str, Any], key: str) -> Result[D, tuple[Fault, ...]]:
+def _construct(cls: type[D], values: dict[str, Any], key: str) -> Read[D]:
+    reported = {f"{cls.__name__}.{name}" for name, value in values.items() if value is ABSENT}
     try:
-        return Success(cls(**values))
+        return Read(cls(**values), ())
     except InvalidConfigError as error:
         prefix = cls.__name__ + "."
-        return Failure(
-            tuple(
-                msgspec.structs.replace(fault, key=_join(key, (fault.key or "").removeprefix(prefix)))
-                for fault in error.faults
-            )
+        faults = tuple(
+            msgspec.structs.replace(fault, key=_join(key, (fault.key or "").removeprefix(prefix)))
+            for fault in error.faults
+            if fault.key not in reported
         )
+        return Read(None, faults)
 
 
-def _read_value(annotation: Any, value: Any, key: str) -> Result[Any, tuple[Fault, ...]]:
+def _read_value(annotation: Any, value: Any, key: str) -> tuple[Any, tuple[Fault, ...]]:
     """Read nested tables and arrays of tables; leave all other values to the definition's own check."""
     table = _table_type(annotation)
     if table is not None:
         if isinstance(value, dict):
-            return read_table(table, value, key=key)
-        return Failure((Fault(key=key, message=f"Expected a table, got {_toml_kind(value)}."),))
+            return _or_absent(read_table(table, value, key=key))
+        return ABSENT, (Fault(key=key, message=f"Expected a table, got {_toml_kind(value)}."),)
     element = _table_type(get_args(annotation)[0]) if get_origin(annotation) is tuple else None
     if element is None:
-        return Success(value)
+        return value, ()
     if not (isinstance(value, list) and all(isinstance(item, dict) for item in value)):
-        return Failure((Fault(key=key, message=f"Expected an array of tables, got {_toml_kind(value)}."),))
+        return ABSENT, (Fault(key=key, message=f"Expected an array of tables, got {_toml_kind(value)}."),)
     read = [read_table(element, item, key=f"{key}[{index}]") for index, item in enumerate(value)]
-    faults = tuple(fault for item in read if isinstance(item, Failure) for fault in item.failure())
-    return Failure(faults) if faults else Success(tuple(item.unwrap() for item in read))
+    items = tuple(item.definition for item in read)
+    return ABSENT if None in items else items, tuple(fault for item in read for fault in item.faults)
+
+
+def _or_absent(read: Read[Any]) -> tuple[Any, tuple[Fault, ...]]:
+    return ABSENT if read.definition is None else read.definition, read.faults
 
 
 def _table_type(annotation: Any) -> type[Checked] | None:

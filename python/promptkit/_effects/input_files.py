@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import fspath
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
@@ -29,13 +30,13 @@ class FolderReader:
         """Read one file, in a worker thread."""
         folder = self._folder
         if folder is None:
-            msg = f"the file {str(path)!r} cannot be read: this engine has no inputs folder; give Engine(inputs=folder)"
+            msg = f"the file {fspath(path)!r} cannot be read: there is no inputs folder; give Engine(inputs=folder)"
             raise InputError(msg)
         content = await anyio.to_thread.run_sync(
             lambda: read_confined(folder / path, within=folder, limit=limit), abandon_on_cancel=True
         )
         if isinstance(content, Failure):
-            msg = f"the file {str(path)!r} below the inputs folder {str(folder)!r} {content.failure()}"
+            msg = f"the file {fspath(path)!r} below the inputs folder {str(folder)!r} {content.failure()}"
             raise InputError(msg)
         return content.unwrap()
 

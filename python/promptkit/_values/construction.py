@@ -8,14 +8,15 @@ not), mappings are deep-frozen, and every problem of the value is reported at on
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_origin
 
 import msgspec
 from msgspec.structs import force_setattr
 
-from promptkit._values.frozen import UnfitError, frozen_json, frozen_mapping, text_fault
+from promptkit._values.frozen import UnfitError, frozen_json, frozen_mapping
 from promptkit.errors import Fault, InvalidConfigError, InvalidRequestError, PromptKitError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def _converter(annotation: Any) -> Reader:
     holder = msgspec.defstruct("_Field", [("value", annotation)])
 
     def read(value: Any) -> Any:
-        if isinstance(value, Set):  # the order of a set differs between processes, and so would every hash
+        if isinstance(value, AbstractSet):  # the order of a set differs between processes, and so would every hash
             msg = f"Expected `array`, got `{type(value).__name__}`"
             raise UnfitError(msg)
         # bytes are native here: text for them would be taken for base64

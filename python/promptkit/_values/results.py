@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-STEPS = re.compile(r"\.([^.\[`]+)|\[(\d+)\]")
+AT_END = re.compile(r" - at (?:`key` in )?`\$\[0\]([^`]*)`\Z")  # of what msgspec says about a list of one
+STEPS = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,7 +145,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             # In a list, so that every complaint ends with a place: what comes before it may repeat the output.
             decoded: T = msgspec.convert([self.value], list[type_])[0]  # type: ignore[valid-type]
         except msgspec.ValidationError as error:
-            place = pointer("".join(step) for step in STEPS.findall(str(error).rpartition(" - at `$[0]")[2]))
+            place = _place(str(error))
             name = _named(type_)
             msg = f"run {self.run_id}: the output does not fit {name} at {place or 'its root'}"
             raise self._invalid(msg, (Violation(pointer=place, message=f"does not fit {name}"),)) from None
@@ -176,6 +177,12 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return copied
 
 
+def _place(complaint: str) -> str:
+    found = AT_END.search(complaint)
+    known = found[1].partition("[...]")[0] if found else ""  # the key of a mapping is not told
+    return pointer(field or index for field, index in STEPS.findall(known))
+
+
 def _named(type_: Any) -> str:
     return getattr(type_, "__name__", None) or str(type_)
 
@@ -189,9 +196,7 @@ def _from_pydantic(result: RunResult, type_: type[T], validate: Any) -> T:
         validated: T = validate(result.value)
     except ValueError as error:  # pydantic's ValidationError is one; its text holds the output, so it is not chained
         faults: list[dict[str, Any]] = getattr(error, "errors", list)()
-        violations = tuple(
-            Violation(pointer=pointer(fault["loc"]), message=fault["type"]) for fault in faults
-        )
+        violations = tuple(Violation(pointer=pointer(fault["loc"]), message=fault["type"]) for fault in faults)
         msg = f"run {result.run_id}: the output does not fit {_named(type_)}"
         raise result._invalid(msg, violations) from None  # noqa: SLF001  # split off for its length
     return validated

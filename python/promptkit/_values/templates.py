@@ -1,14 +1,15 @@
 """A prompt's template as a value: sandboxed Jinja2 source, the names that it uses, and its rendering.
 
 The rules: strict about undefined names, no autoescape, the trailing newline kept. Text values appear in the output
-byte for byte and are never evaluated; other values print as compact JSON. Values are JSON, so attribute access into
-Python objects is refused with the remedy.
+byte for byte and are never evaluated; other values print as compact JSON, wherever they become text: printed, joined,
+or given to a filter of texts. Values are JSON, so attribute access into Python objects is refused with the remedy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import lru_cache
+import math
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -33,6 +34,13 @@ REMEDIES = {
 }
 
 
+# Filters whose value is a text. Jinja2 would make it one with str(): "None", "True", "{'a': 1}".
+TEXT_FILTERS = (
+    "capitalize", "center", "e", "escape", "forceescape", "indent", "lower", "replace", "safe", "string",
+    "striptags", "title", "trim", "truncate", "upper", "urlize", "wordcount", "wordwrap",
+)  # fmt: skip
+
+
 class TemplateFault(NamedTuple):
     """Why a template does not compile or render, and where in its source (1-based), if that is known."""
 
@@ -49,13 +57,19 @@ class _Inputs(dict[str, str]):
 
 
 class CompiledTemplate:
-    """A template that compiles. ``variables`` and ``inputs`` are the names that it uses."""
+    """A template that compiles. ``variables`` and ``inputs`` are the names that it uses.
 
-    __slots__ = ("_template", "inputs", "variables")
+    ``functions`` are names of Jinja2's own functions (range, dict) that it uses, unless they are declared as variables.
+    """
 
-    def __init__(self, template: Template, variables: frozenset[str], inputs: frozenset[str]) -> None:
+    __slots__ = ("_template", "functions", "inputs", "variables")
+
+    def __init__(
+        self, template: Template, variables: frozenset[str], functions: frozenset[str], inputs: frozenset[str]
+    ) -> None:
         self._template = template
         self.variables = variables
+        self.functions = functions
         self.inputs = inputs
 
     def render(self, variables: Mapping[str, Any], inputs: Mapping[str, str]) -> Result[str, TemplateFault]:
@@ -115,11 +129,58 @@ def _printed(value: Any) -> Any:
 
 
 def _compact_json(value: Any) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        msg = f"a calculated number is {value}, which JSON cannot carry"
+        raise NotTextError(msg)
     try:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError, RecursionError):
         msg = f"a {type(value).__name__} that is not JSON has no text form"
         raise NotTextError(msg) from None
+
+
+def _texts(values: Iterable[Any]) -> list[Any]:
+    """Give what the template prints for each value."""
+    from jinja2 import StrictUndefined
+
+    return [str(value) if isinstance(value, StrictUndefined) else _printed(value) for value in values]
+
+
+def _of_text(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a filter of texts take the printed form of other values."""
+    if getattr(original, "jinja_pass_arg", None) is None:
+
+        @wraps(original)
+        def plain(value: Any, *args: Any, **options: Any) -> Any:
+            return original(*_texts([value]), *args, **options)
+
+        return plain
+
+    @wraps(original)
+    def passed(context: Any, value: Any, *args: Any, **options: Any) -> Any:
+        return original(context, *_texts([value]), *args, **options)
+
+    return passed
+
+
+def _join(environment: Environment, values: Iterable[Any], separator: Any = "", attribute: Any = None) -> str:
+    from jinja2.filters import make_attrgetter
+
+    chosen = values if attribute is None else map(make_attrgetter(environment, attribute), values)
+    return str(_printed(separator)).join(_texts(chosen))
+
+
+def _format(pattern: Any, *given: Any, **named: Any) -> Any:
+    """Fill in a pattern: numbers as they are, for %d and %.2f, all else as it is printed."""
+    if given and named:
+        msg = "the format filter takes values by place or by name, not both"
+        raise NotTextError(msg)
+    filled = {name: _filled(value) for name, value in named.items()} or tuple(_filled(value) for value in given)
+    return _texts([pattern])[0] % filled
+
+
+def _filled(value: Any) -> Any:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else _texts([value])[0]
 
 
 def _kind(value: Any) -> str:
@@ -131,7 +192,7 @@ def _kind(value: Any) -> str:
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     """Make the one environment, when the first template is compiled: Jinja2 is slow to import."""
-    from jinja2 import StrictUndefined
+    from jinja2 import StrictUndefined, pass_environment
     from jinja2.runtime import LoopContext
     from jinja2.sandbox import SandboxedEnvironment
     from jinja2.utils import Cycler, Joiner, Namespace
@@ -139,7 +200,18 @@ def _environment() -> Environment:
     class ValueEnvironment(SandboxedEnvironment):
         """The sandbox, narrowed to JSON values."""
 
+        intercepted_binops = frozenset({"%"})
+
+        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+            if not isinstance(left, str):
+                return super().call_binop(context, operator, left, right)
+            if isinstance(right, Mapping):
+                return _format(left, **right)
+            return _format(left, *(right if isinstance(right, tuple) else (right,)))
+
         def getattr(self, obj: Any, attribute: str) -> Any:
+            if isinstance(obj, StrictUndefined):
+                return obj  # so that the error names what is missing first
             if isinstance(obj, LoopContext | Cycler | Joiner | Namespace):
                 return super().getattr(obj, attribute)
             if isinstance(obj, Mapping) and attribute in obj:
@@ -162,6 +234,10 @@ def _environment() -> Environment:
     del environment.globals["lipsum"]  # neither it nor random gives the same text twice
     del environment.filters["random"]
     environment.filters["tojson"] = _compact_json  # Jinja2's own escapes for HTML
+    for name in TEXT_FILTERS:
+        environment.filters[name] = _of_text(environment.filters[name])
+    environment.filters["join"] = pass_environment(_join)
+    environment.filters["format"] = _format
     return environment
 
 
@@ -173,17 +249,21 @@ def compile_template(source: str) -> Result[CompiledTemplate, TemplateFault]:
     environment = _environment()
     try:
         tree = environment.parse(source)
+        for concatenation in tree.find_all(nodes.Concat):  # a ~ b
+            concatenation.nodes = [
+                nodes.Filter(part, "string", [], [], None, None, lineno=part.lineno) for part in concatenation.nodes
+            ]
         for node in tree.find_all((nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)):
             return Failure(TemplateFault("includes another template, and this one stands alone", node.lineno))
         names = meta.find_undeclared_variables(tree)
         inputs = {found for node in tree.find_all((nodes.Getattr, nodes.Getitem)) for found in _input_named(node)}
-        template = environment.from_string(source)
+        template = environment.from_string(tree)
     except TemplateSyntaxError as error:
         return Failure(TemplateFault(f"does not compile: {error.message}", error.lineno))
     except RecursionError:
         return Failure(TemplateFault("is nested too deeply"))
-    variables = frozenset(names) - {INPUTS} - set(environment.globals)
-    return Success(CompiledTemplate(template, variables, frozenset(inputs)))
+    functions = {node.name for node in tree.find_all(nodes.Name)} & environment.globals.keys()
+    return Success(CompiledTemplate(template, frozenset(names) - {INPUTS}, frozenset(functions), frozenset(inputs)))
 
 
 def _input_named(node: Any) -> list[str]:

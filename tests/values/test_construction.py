@@ -1,0 +1,280 @@
+"""Values check, convert and freeze what they are made from."""
+
+from __future__ import annotations
+
+import enum
+import math
+import types
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from promptkit import (
+    Backend,
+    CoordinateRequest,
+    Exchange,
+    FilePart,
+    GenerationReply,
+    ImagePart,
+    Message,
+    MessageTemplate,
+    OutputContract,
+    Profile,
+    PromptDefinition,
+    ReportedUsage,
+    RunRequest,
+    TextPart,
+)
+from promptkit._history import Turn
+from promptkit._values.exchange import exchange_of
+from promptkit.errors import InvalidConfigError, InvalidRequestError, PromptKitError
+
+
+class Colour(str, enum.Enum):  # noqa: UP042  # its str() is not its text, and people have many of them
+    RED = "red"
+
+
+class Level(enum.IntEnum):
+    HIGH = 3
+
+
+class Ratio(float):
+    pass
+
+
+def request(**fields: Any) -> RunRequest:
+    return RunRequest(**{"prompt_id": "p", **fields})
+
+
+def profile(**fields: Any) -> Profile:
+    return Profile(**{"id": "p", "backend": "b", "model": "m", **fields})
+
+
+def exchange() -> Exchange:
+    return exchange_of(Turn(None, [("user", "hi", None)]).capture("r1", "hello"))
+
+
+WRONG: list[tuple[Any, dict[str, Any], str]] = [
+    (RunRequest, {"prompt_id": 5}, "RunRequest.prompt_id"),
+    (RunRequest, {"prompt_id": None}, "RunRequest.prompt_id"),
+    (RunRequest, {"prompt_id": "p", "variables": [1]}, "RunRequest.variables"),
+    (RunRequest, {"prompt_id": "p", "variables": "x"}, "RunRequest.variables"),
+    (RunRequest, {"prompt_id": "p", "inputs": ["x"]}, "RunRequest.inputs"),
+    (RunRequest, {"prompt_id": "p", "inputs": {"doc": 5}}, "RunRequest.inputs.doc"),
+    (RunRequest, {"prompt_id": "p", "inputs": {"doc": "\ud800"}}, "RunRequest.inputs.doc"),
+    (RunRequest, {"prompt_id": "p", "profile": 1}, "RunRequest.profile"),
+    (RunRequest, {"prompt_id": "p", "output": "json"}, "RunRequest.output"),
+    (RunRequest, {"prompt_id": "p", "session_id": b"x"}, "RunRequest.session_id"),
+    (RunRequest, {"prompt_id": "p", "credential": "sk-plain"}, "RunRequest.credential"),
+    (RunRequest, {"prompt_id": "p", "appended_messages": "hello"}, "RunRequest.appended_messages"),
+    (RunRequest, {"prompt_id": "p", "appended_messages": ["hello"]}, "RunRequest.appended_messages[0]"),
+    (RunRequest, {"prompt_id": "p", "observer": "print"}, "RunRequest.observer"),
+    (RunRequest, {"prompt_id": "p", "capture_exchange": 1}, "RunRequest.capture_exchange"),
+    (RunRequest, {"prompt_id": "p", "continue_from": "r1"}, "RunRequest.continue_from"),
+    (Message, {"role": "tool", "content": "x"}, "Message.role"),
+    (Message, {"role": "user", "content": None}, "Message.content"),
+    (Message, {"role": "user", "content": "a\ud800"}, "Message.content"),
+    (Message, {"role": "user", "content": "x", "cache_control": True}, "Message.cache_control"),
+    (ImagePart, {"media_type": "image/png"}, "ImagePart.data"),
+    (ImagePart, {"media_type": "image/png", "data": b"x", "url": "u"}, "ImagePart.data"),
+    (ImagePart, {"media_type": "image/png", "data": "aGk="}, "ImagePart.data"),
+    (FilePart, {"media_type": "text/plain", "data": "text"}, "FilePart.data"),
+    (TextPart, {"text": 5}, "TextPart.text"),
+    (GenerationReply, {"content": None}, "GenerationReply.content"),
+    (GenerationReply, {"content": "x\udfff"}, "GenerationReply.content"),
+    (ReportedUsage, {"input_tokens": True}, "ReportedUsage.input_tokens"),
+    (ReportedUsage, {"input_tokens": 1.5}, "ReportedUsage.input_tokens"),
+    (CoordinateRequest, {"start": "r1", "additional_turns": 1, "next": print}, "CoordinateRequest.start"),
+]
+
+
+@pytest.mark.parametrize(("cls", "fields", "place"), WRONG, ids=[f"{place}-{i}" for i, (*_, place) in enumerate(WRONG)])
+def test_a_value_of_the_wrong_kind_is_refused_with_the_name_of_its_field(
+    cls: Any, fields: dict[str, Any], place: str
+) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        cls(**fields)
+    assert place in str(caught.value)
+
+
+def test_every_problem_of_a_value_is_reported_at_once() -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        request(prompt_id=1, variables={"a": math.nan}, appended_messages="x", credential="sk-1")
+    for field in ("prompt_id", "variables.a", "appended_messages", "credential"):
+        assert f"RunRequest.{field}:" in str(caught.value)
+    assert "sk-1" not in str(caught.value)
+
+
+def test_wrong_kinds_do_not_hide_values_out_of_range() -> None:
+    with pytest.raises(InvalidConfigError) as caught:
+        Profile(id=7, backend="b", model="", temperature="hot", top_p=3.0, extra={"n": 2})  # type: ignore[arg-type]
+    assert {fault.key for fault in caught.value.faults} == {
+        "Profile.id",
+        "Profile.temperature",
+        "Profile.model",
+        "Profile.top_p",
+        "Profile.extra.n",
+    }
+    with pytest.raises(InvalidConfigError) as caught:
+        OutputContract(kind="jsn", schema={}, max_repairs=-1)  # type: ignore[arg-type]
+    assert [fault.key for fault in caught.value.faults] == ["OutputContract.kind", "OutputContract.max_repairs"]
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda value: profile(stop=value), "stop"),
+        (lambda value: PromptDefinition(id="p", messages=value), "messages"),
+        (lambda value: request(appended_messages=value), "appended_messages"),
+        (
+            lambda value: PromptDefinition(
+                id="p", messages=(MessageTemplate(role="user", content="x"),), variables=value
+            ),
+            "variables",
+        ),
+    ],
+)
+@pytest.mark.parametrize("value", ["ab", b"ab", {"a", "b"}, frozenset("a"), {"a": 1}, 5, None])
+def test_only_lists_and_tuples_are_taken_for_a_tuple(make: Any, field: str, value: Any) -> None:
+    with pytest.raises(PromptKitError, match=field):
+        make(value)
+
+
+def test_a_list_is_taken_for_a_tuple_and_kept_apart_from_it() -> None:
+    stop = ["A", "B"]
+    made = profile(stop=stop)
+    stop.append("C")
+    assert made.stop == ("A", "B")
+    parts = [TextPart(text="a")]
+    message = Message(role="user", content=parts)  # type: ignore[arg-type]
+    parts.clear()
+    assert message.content == (TextPart(text="a"),)
+
+
+def test_what_the_caller_changes_later_changes_nothing() -> None:
+    inner = {"b": [1, {"c": 2}]}
+    variables = {"a": inner}
+    headers = {"x-team": "one"}
+    schema = {"properties": {"a": {"enum": ["x"]}}}
+    data = bytearray(b"abc")
+    made = request(variables=variables, inputs={"doc": data})
+    backend = Backend(id="b", kind="chat_completions", base_url="http://h", headers=headers)
+    contract = OutputContract(kind="json_schema", schema=schema)
+    before = msgspec.json.encode([made.variables, backend, contract])
+    inner["b"].append(3)
+    inner["b"][1]["c"] = 9  # type: ignore[index]
+    variables["z"] = {}
+    headers["x-team"] = "two"
+    schema["properties"]["a"]["enum"].append("y")
+    data[0] = 0
+    assert msgspec.json.encode([made.variables, backend, contract]) == before
+    assert made.inputs["doc"] == b"abc"
+
+
+def test_any_mapping_is_taken_and_any_kind_of_text_or_number_becomes_plain() -> None:
+    given = types.MappingProxyType({"t": Colour.RED, "n": Level.HIGH, "r": Ratio(0.5), "b": True})
+    made = request(prompt_id=Colour.RED, variables=given).variables
+    assert [type(made[key]) for key in "tnrb"] == [str, int, float, bool]
+    assert dict(made) == {"t": "red", "n": 3, "r": 0.5, "b": True}
+    assert type(request(prompt_id=Colour.RED).prompt_id) is str
+    assert profile(stop=[Colour.RED], temperature=1).stop == ("red",)
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        (math.nan, "nan"),
+        (math.inf, "inf"),
+        (-math.inf, "-inf"),
+        ("a\ud800", "lone surrogate at position 1"),
+        (b"x", "bytes"),
+        ({1, 2}, "set"),
+        (object(), "object"),
+        (Path("x"), "Path"),
+        ({1: 2}, "keys are text"),
+        ({"\udc00": 2}, r"key '\udc00'"),
+        (1 + 2j, "complex"),
+        pytest.param(10**5000, "more digits", id="long integer"),
+        ([[["deep", {"x": math.nan}]]], "nan"),
+    ],
+)
+def test_what_is_not_json_is_refused_with_the_name_of_the_variable(value: Any, sentence: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        request(variables={"fine": 1, "wrong": value})
+    assert "RunRequest.variables.wrong" in str(caught.value)
+    assert sentence in str(caught.value)
+    str(caught.value).encode()
+    with pytest.raises(InvalidConfigError, match=r"Profile\.extra\.wrong"):
+        profile(extra={"wrong": value})
+
+
+def test_the_place_inside_a_variable_is_named() -> None:
+    with pytest.raises(InvalidRequestError, match=r"RunRequest\.variables\.a\[1\]\.b\[0\]: is nan"):
+        request(variables={"a": [1, {"b": [math.nan]}]})
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a\udfffb"])
+def test_a_lone_surrogate_is_refused_wherever_text_stands(text: str) -> None:
+    for make in (
+        lambda: profile(model=text),
+        lambda: profile(stop=["fine", text]),
+        lambda: profile(extra={text: 1}),
+        lambda: request(session_id=text),
+        lambda: request(variables={text: 1}),
+        lambda: Message(role="user", content=(TextPart(text=text),)),
+        lambda: MessageTemplate(role="user", content=text),
+        lambda: Backend(id="b", kind="chat_completions", base_url="http://h", headers={"x-a": text}),
+    ):
+        with pytest.raises(PromptKitError, match="lone surrogate") as caught:
+            make()
+        str(caught.value).encode()
+
+
+def test_endless_and_too_deep_values_are_refused_and_do_not_exhaust_the_stack() -> None:
+    cyclic: dict[str, Any] = {}
+    cyclic["again"] = [cyclic]
+    deep: Any = 0
+    for _ in range(100_000):
+        deep = [deep]
+    for value in (cyclic, deep):
+        with pytest.raises(InvalidRequestError, match="deeper than"):
+            request(variables={"v": value})
+        with pytest.raises(InvalidConfigError, match="deeper than"):
+            profile(extra={"v": value})
+    with pytest.raises(InvalidConfigError, match="deeper than"):
+        OutputContract(kind="json_schema", schema=cyclic)
+
+
+def test_parts_given_as_tables_are_read_by_their_type() -> None:
+    made = Message(role="user", content=[{"type": "text", "text": "a"}])  # type: ignore[arg-type]
+    assert made.content == (TextPart(text="a"),)
+    with pytest.raises(InvalidRequestError, match=r"content\[0\]\.text"):
+        Message(role="user", content=[{"type": "text", "text": 5}])  # type: ignore[arg-type]
+
+
+def test_a_nested_value_that_is_refused_does_not_hide_other_problems() -> None:
+    image = {"type": "image", "media_type": "image/png"}
+    with pytest.raises(InvalidRequestError) as caught:
+        Message(role="nobody", content=[image])  # type: ignore[arg-type]
+    assert "Message.role" in str(caught.value)
+    assert "exactly one of data and url" in str(caught.value)
+
+
+def test_values_cannot_be_changed_and_replacing_a_field_checks_again() -> None:
+    made = request()
+    with pytest.raises(AttributeError):
+        made.prompt_id = "q"  # type: ignore[misc]
+    with pytest.raises(InvalidRequestError, match="session_id"):
+        msgspec.structs.replace(made, session_id=5)
+
+
+def test_an_exchange_is_taken_where_one_belongs() -> None:
+    start = exchange()
+    assert request(continue_from=start).continue_from is start
+    assert CoordinateRequest(start=start, additional_turns=0, next=lambda _: None).start is start
+    with pytest.raises(InvalidRequestError, match="additional_turns"):
+        CoordinateRequest(start=start, additional_turns=-1, next=lambda _: None)
+    with pytest.raises(InvalidRequestError, match="next"):
+        CoordinateRequest(start=start, additional_turns=1, next=5)  # type: ignore[arg-type]
