@@ -17,7 +17,7 @@ demo: setup ## hold a real conversation with a real local model
 test: setup ## run every test
 	@command -v cargo >/dev/null || { echo "test: cargo is not on the PATH: install a Rust toolchain"; exit 1; }
 	@cargo test --workspace --locked --quiet
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --basetemp=.venv/tests
 
 check: setup ## format, lint, types, stubs, layers
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .

@@ -52,7 +52,7 @@ def check_prerequisites():
 def run(what, *command):
     say(what)
     # The build backend looks for maturin on the PATH.
-    environment = {**os.environ, "PATH": os.pathsep.join([str(PYTHON.parent), os.environ.get("PATH", "")])}
+    environment = {**os.environ, "PIP_REQUIRE_VIRTUALENV": "1", "PATH": os.pathsep.join([str(PYTHON.parent), os.environ.get("PATH", "")])}
     finished = subprocess.run(command, cwd=ROOT, check=False, env=environment)  # noqa: S603
     if finished.returncode:
         stop(f"{what}: failed, see above")
@@ -73,11 +73,20 @@ def main():
         stop("the weights of the local model could not be fetched, see the last line above")
 
 
+def usable():
+    """Say whether .venv is a virtual environment of this Python with pip in it: nothing else is installed into."""
+    if not PYTHON.exists():
+        return False
+    ask = "import sys, pip; print(sys.prefix != sys.base_prefix, sys.version)"
+    asked = subprocess.run([str(PYTHON), "-c", ask], capture_output=True, text=True, check=False)  # noqa: S603
+    return asked.returncode == 0 and asked.stdout.strip() == f"True {sys.version}".strip()
+
+
 def make_environment():
     pip = (str(PYTHON), "-m", "pip", "--quiet", "--disable-pip-version-check")
     groups = [part for name in ("build", "test", "check", "demo") for part in ("--group", name)]
-    if not PYTHON.exists():
-        run("making .venv", sys.executable, "-m", "venv", str(VENV))
+    if not usable():
+        run("making .venv", sys.executable, "-m", "venv", "--clear", str(VENV))
     run("updating pip", *pip, "install", "--upgrade", "--constraint", "constraints.txt", "pip")
     run("installing the tools", *pip, "install", "--constraint", "constraints.txt", *groups)
     run(

@@ -6,17 +6,15 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, final
 
-from returns.result import Failure
-
 from promptkit._effects.coordination import Coordination
+from promptkit._effects.credentials import resolve_credential
 from promptkit._effects.input_files import FolderReader
 from promptkit._effects.preparation import prepare
 from promptkit._effects.prepared_execution import Payload, PreparedExecution
-from promptkit._effects.run import RunDriver
+from promptkit._effects.run import RunDriver, or_raise
 from promptkit._effects.shared import Shared
 from promptkit._load_catalog import Catalog, definitions_of
 from promptkit._prepare.pipeline import Prepared, details
-from promptkit._values.exchange import node_of
 from promptkit._values.requests import RunRequest
 from promptkit._values.turns import CoordinateRequest
 from promptkit.errors import InvalidRequestError
@@ -59,19 +57,24 @@ class Engine:
         if not isinstance(catalog, Catalog):
             msg = f"Engine: Expected a Catalog (load_catalog gives one), got `{type(catalog).__name__}`"
             raise InvalidRequestError(msg)
-        if client is not None and not callable(getattr(client, "generate", None)):
-            msg = f"Engine.client: Expected a ModelClient, with a method generate, got `{type(client).__name__}`"
-            raise InvalidRequestError(msg)
+        for name, given, method in (
+            ("client", client, "generate"),
+            ("http_client", http_client, "build_request"),
+            ("input_reader", input_reader, "read"),
+        ):
+            if given is not None and not callable(getattr(given, method, None)):
+                msg = f"Engine.{name}: `{type(given).__name__}` has no method {method}"
+                raise InvalidRequestError(msg)
         if not isinstance(inputs, str | PathLike | None):
             msg = f"Engine.inputs: Expected the path of a folder, got `{type(inputs).__name__}`"
             raise InvalidRequestError(msg)
         definitions = definitions_of(catalog)
-        folder = inputs if inputs is not None else definitions.inputs_folder
+        folders = definitions.inputs_folders if inputs is None else (inputs,)
         self._shared = Shared(
             definitions,
             client=client,
             http_client=http_client,
-            reader=input_reader or FolderReader(None if folder is None else Path(folder).absolute()),
+            reader=input_reader or FolderReader([Path(folder).absolute() for folder in folders]),
             max_input_bytes=max_input_bytes,
         )
 
@@ -86,7 +89,10 @@ class Engine:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Refuse new runs, wait for those that were admitted, then close what the engine made."""
+        """Refuse new runs, wait for those that were admitted, then close what the engine made.
+
+        A cancellation while it waits closes nothing, so that those runs go on: call it again.
+        """
         await self._shared.aclose()
 
     async def validate_request(self, request: RunRequest) -> None:
@@ -102,9 +108,14 @@ class Engine:
         return details(await self._prepared(request), request)
 
     async def prepare_execution(self, request: RunRequest) -> PreparedExecution:
-        """Fix everything that a run needs, to run it later with ``run_prepared``. Raises what ``prepare`` raises."""
+        """Fix everything that a run needs, to run it later with ``run_prepared``.
+
+        The key is fixed too, where it comes from the environment. Raises what ``prepare`` raises, and CredentialError.
+        """
         prepared = await self._prepared(request)
-        return PreparedExecution(details(prepared, request), Payload(self._shared, prepared, request))
+        credential = or_raise(resolve_credential(prepared.selection.backend, request.credential))
+        payload = Payload(self._shared, prepared, request, credential)
+        return PreparedExecution(details(prepared, request), payload)
 
     async def run(self, request: RunRequest) -> RunResult:
         """Run a request. An output that breaks its contract after all repairs is a result, not an error.
@@ -114,7 +125,8 @@ class Engine:
         loses a reply that has arrived.
         """
         _expect(request)
-        return await self._driven(request)
+        with self._shared.entered() as loop:
+            return await RunDriver(self._shared, loop, request).drive()
 
     async def run_prepared(self, execution: PreparedExecution) -> RunResult:
         """Run what ``prepare_execution`` of this engine prepared.
@@ -125,8 +137,10 @@ class Engine:
         if not isinstance(execution, PreparedExecution):
             msg = f"run_prepared: Expected a PreparedExecution, got `{type(execution).__name__}`"
             raise InvalidRequestError(msg)
-        payload = execution.claim(self._shared)
-        return await self._driven(payload.request, payload.prepared)
+        with self._shared.entered() as loop:
+            payload = execution.claim(self._shared)
+            driver = RunDriver(self._shared, loop, payload.request)
+            return await driver.drive(payload.prepared, payload.credential)
 
     def coordinate(self, request: CoordinateRequest) -> Coordination:
         """Make a coordination of one branch: await it to let it run.
@@ -140,19 +154,7 @@ class Engine:
 
     async def _prepared(self, request: RunRequest) -> Prepared:
         _expect(request)
-        prepared = await prepare(self._shared, request)
-        if isinstance(prepared, Failure):
-            raise prepared.failure()
-        return prepared.unwrap()
-
-    async def _driven(self, request: RunRequest, prepared: Prepared | None = None) -> RunResult:
-        history = node_of(request.continue_from)
-        loop = self._shared.enter()
-        try:
-            driver = RunDriver(self._shared, loop, request)
-            return await driver.drive(None if history is None else history.run_id, prepared)
-        finally:
-            loop.leave()
+        return or_raise(await prepare(self._shared, request))
 
 
 def _expect(request: object) -> None:

@@ -38,7 +38,7 @@ class Catalog:
 
     Every fault is reported at once in one InvalidConfigError: an id defined twice, a reference to what is not there, a
     template or schema that does not compile, a variable or input that is used but not declared or declared but not
-    used. ``a | b`` combines two catalogs; an id on both sides is a fault. References are checked within each.
+    used. ``a | b`` combines two catalogs, each complete in itself; an id on both sides is a fault.
     """
 
     __slots__ = ("_definitions",)
@@ -95,11 +95,6 @@ class Catalog:
             for kind in ("prompts", "profiles", "backends", "schemas")
             for identifier in sorted(getattr(left, kind).keys() & getattr(right, kind).keys())
         ]
-        if left.inputs_folder and right.inputs_folder and left.inputs_folder != right.inputs_folder:
-            message = (
-                f"both catalogs have one, {left.inputs_folder} and {right.inputs_folder}: give Engine(inputs=...)."
-            )
-            faults.append(Fault(key="paths.inputs", message=message))
         if faults:
             raise InvalidConfigError(*faults)
         return catalog_of(
@@ -108,7 +103,7 @@ class Catalog:
                 profiles=FrozenDict({**left.profiles, **right.profiles}),
                 backends=FrozenDict({**left.backends, **right.backends}),
                 schemas=FrozenDict({**left.schemas, **right.schemas}),
-                inputs_folder=left.inputs_folder or right.inputs_folder,
+                inputs_folders=tuple(dict.fromkeys((*left.inputs_folders, *right.inputs_folders))),
             )
         )
 

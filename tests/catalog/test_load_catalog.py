@@ -131,7 +131,7 @@ max_repairs = 2
     )
     assert review.output == OutputContract(kind="json_schema", schema="team/answer", max_repairs=2)
     assert catalog.schemas == {"team/answer": {"type": "object"}}
-    assert definitions_of(catalog).inputs_folder == tmp_path / "catalog" / "inputs"
+    assert definitions_of(catalog).inputs_folders == (tmp_path / "catalog" / "inputs",)
 
 
 def test_a_root_file_alone_is_a_catalog_and_an_empty_one_too(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_folders_can_be_moved(tmp_path: Path) -> None:
     )
     assert list(catalog.prompts) == ["a/ask"]
     assert list(catalog.schemas) == ["s"]
-    assert definitions_of(catalog).inputs_folder == tmp_path / "catalog" / "data"
+    assert definitions_of(catalog).inputs_folders == (tmp_path / "catalog" / "data",)
 
 
 def test_a_mark_and_windows_line_ends_change_nothing(tmp_path: Path) -> None:
@@ -770,13 +770,12 @@ def test_links_out_of_the_folders_and_special_files_are_faults(tmp_path: Path) -
     }
 
 
-def test_two_loaded_catalogs_combine_if_their_inputs_are_in_one_folder(tmp_path: Path) -> None:
+def test_two_loaded_catalogs_combine_and_keep_both_inputs_folders(tmp_path: Path) -> None:
     one = load_catalog(folder(tmp_path / "one", {"promptkit.toml": ROOT}))
     two = load_catalog(folder(tmp_path / "two", {"promptkit.toml": "", "prompts/a.toml": HI}))
-    with pytest.raises(InvalidConfigError, match=r"Engine\(inputs=\.\.\.\)"):
-        one | two
-    combined = Catalog() | two
-    assert definitions_of(combined).inputs_folder == tmp_path / "two" / "catalog" / "inputs"
+    folders = tuple(tmp_path / name / "catalog" / "inputs" for name in ("one", "two"))
+    assert definitions_of(one | two).inputs_folders == folders
+    assert definitions_of(Catalog() | two).inputs_folders == folders[1:]
 
 
 def test_the_root_is_text_or_a_path(tmp_path: Path) -> None:

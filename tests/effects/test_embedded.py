@@ -13,19 +13,17 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from promptkit._effects.embedded import EmbeddedClient, model_options, reply_of, streaming_body
+from promptkit._effects.embedded import EmbeddedClient, model_options
 from promptkit._effects.embedded_model import borrow, give_back
 from promptkit._effects.model_weights import fetch_default_model
 from promptkit._history import Turn
 from promptkit._values.contracts import OutputContract
 from promptkit._values.definitions import Backend, EmbeddedOptions, Profile
 from promptkit._values.generation import GenerationCall, GenerationReply
+from promptkit._wire.streamed import streaming_body
 from promptkit.errors import (
-    BackendStatusError,
     ConnectError,
-    DisconnectedError,
     GenerationError,
-    MalformedReplyError,
     RejectedRequestError,
 )
 
@@ -73,7 +71,7 @@ def call(
         output=output or OutputContract(),
         session_id=None,
         credential=None,
-        turn=turn(question) if isinstance(question, str) else question,
+        _turn=turn(question) if isinstance(question, str) else question,
     )
 
 
@@ -372,17 +370,15 @@ def test_without_the_library_the_extra_is_named() -> None:
 
 
 def test_an_answer_is_always_bounded_and_streamed() -> None:
-    body = json.loads(streaming_body(call("Hi", max_output_tokens=None)))
+    body = json.loads(streaming_body(call("Hi", max_output_tokens=None), 1024))
     assert body["max_tokens"] == 1024
     assert body["stream"] is True
-    small = EmbeddedOptions(context_tokens=100)
-    assert json.loads(streaming_body(call("Hi", max_output_tokens=None, options=small)))["max_tokens"] == 100
-    assert json.loads(streaming_body(call("Hi", max_output_tokens=7)))["max_tokens"] == 7
+    assert json.loads(streaming_body(call("Hi", max_output_tokens=7), 1024))["max_tokens"] == 7
 
 
 def test_messages_stay_the_bytes_that_they_are() -> None:
     asked = call('caf\u00e9 \u2028 \\ / "quoted"')
-    assert asked.encoded_messages("chat_completions").messages in streaming_body(asked)
+    assert asked.encoded_messages("chat_completions").messages in streaming_body(asked, 100)
 
 
 def test_one_core_is_left_to_others() -> None:
@@ -394,41 +390,3 @@ def test_one_core_is_left_to_others() -> None:
 def test_the_home_folder_in_a_path_is_resolved() -> None:
     path = model_options(call("Hi", options=EmbeddedOptions(model_path="~/m.gguf")).backend).path
     assert path == str(Path.home() / "m.gguf")
-
-
-def chunk(**fields: Any) -> bytes:
-    return json.dumps({"id": "c-1", "model": "m", "choices": [], **fields}).encode()
-
-
-def test_chunks_become_one_reply() -> None:
-    parts = [
-        {"delta": {"role": "assistant", "content": None}},
-        {"delta": {"content": "a"}},
-        {"delta": {"content": "\u00e9"}},
-    ]
-    usage = {"prompt_tokens": 5, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 0}}
-    end = chunk(choices=[{"delta": {}, "finish_reason": "stop"}])
-    reply = reply_of([*(chunk(choices=[part]) for part in parts), end, chunk(usage=usage)])
-    assert (reply.content, reply.finish_reason, reply.model, reply.response_id) == ("a\u00e9", "stop", "m", "c-1")
-    assert reply.usage is not None
-    assert (reply.usage.input_tokens, reply.usage.output_tokens, reply.usage.cache_read_tokens) == (5, 2, 0)
-
-
-def test_a_reply_without_an_end_is_a_lost_one() -> None:
-    for chunks in ([], [chunk(choices=[{"delta": {"content": "a"}}])]):
-        with pytest.raises(DisconnectedError) as caught:
-            reply_of(chunks)
-        assert caught.value.transient
-
-
-def test_an_error_of_the_library_keeps_its_status() -> None:
-    with pytest.raises(BackendStatusError) as caught:
-        reply_of([chunk(error={"code": 500, "message": "compute error", "type": "server_error"})])
-    assert caught.value.status == 500
-    assert caught.value.transient
-
-
-@pytest.mark.parametrize("unreadable", [b"{", b"\xff", b"[]", b'{"choices": 5}'])
-def test_what_cannot_be_read_is_malformed(unreadable: bytes) -> None:
-    with pytest.raises(MalformedReplyError):
-        reply_of([unreadable])

@@ -53,7 +53,7 @@ async def read(reader: Any, limit: int = LIMIT, **given: Any) -> Result[Mapping[
 
 
 async def test_files_and_inline_inputs_come_back_byte_for_byte(tmp_path: Path) -> None:
-    reader = FolderReader(folder(tmp_path))
+    reader = FolderReader([folder(tmp_path)])
     found = await read(reader, inline=b"\x00", a=PurePath("a.txt"), b=Path("sub") / "b.txt", c=Named("sub/../a.txt"))
     text = "é—中🙂\r\n".encode()
     assert found == Success({"inline": b"\x00", "a": text, "b": b"b", "c": text})
@@ -61,7 +61,7 @@ async def test_files_and_inline_inputs_come_back_byte_for_byte(tmp_path: Path) -
 
 async def test_an_absolute_path_inside_the_folder_is_taken(tmp_path: Path) -> None:
     inside = folder(tmp_path)
-    assert await read(FolderReader(inside), b=inside / "sub" / "b.txt") == Success({"b": b"b"})
+    assert await read(FolderReader([inside]), b=inside / "sub" / "b.txt") == Success({"b": b"b"})
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ async def test_an_absolute_path_inside_the_folder_is_taken(tmp_path: Path) -> No
 async def test_a_file_that_cannot_be_taken_names_the_input_and_the_file(
     tmp_path: Path, name: str, sentence: str
 ) -> None:
-    found = await read(FolderReader(folder(tmp_path)), fine=PurePath("a.txt"), doc=Named(name))
+    found = await read(FolderReader([folder(tmp_path)]), fine=PurePath("a.txt"), doc=Named(name))
     assert isinstance(found, Failure)
     error = found.failure()
     assert type(error) is InputError
@@ -92,9 +92,9 @@ async def test_a_file_that_cannot_be_taken_names_the_input_and_the_file(
 
 
 async def test_without_a_folder_no_file_is_read(tmp_path: Path) -> None:
-    found = await read(FolderReader(None), doc=folder(tmp_path) / "a.txt")
+    found = await read(FolderReader([]), doc=folder(tmp_path) / "a.txt")
     assert "no inputs folder; give Engine(inputs=folder)" in str(found.failure())
-    assert await read(FolderReader(None), doc=b"inline") == Success({"doc": b"inline"})
+    assert await read(FolderReader([]), doc=b"inline") == Success({"doc": b"inline"})
 
 
 async def test_each_input_is_bounded_also_an_inline_one_and_one_of_another_reader() -> None:
@@ -138,7 +138,7 @@ async def test_reading_does_not_hold_the_event_loop(tmp_path: Path) -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(other)
         for _ in range(3):
-            await read(FolderReader(inside), a=PurePath("a.txt"))
+            await read(FolderReader([inside]), a=PurePath("a.txt"))
         group.cancel_scope.cancel()
     assert turns > 0
 
@@ -146,5 +146,33 @@ async def test_reading_does_not_hold_the_event_loop(tmp_path: Path) -> None:
 async def test_a_reading_can_be_cancelled(tmp_path: Path) -> None:
     with anyio.CancelScope() as scope:
         scope.cancel()
-        await read(FolderReader(folder(tmp_path)), a=PurePath("a.txt"))
+        await read(FolderReader([folder(tmp_path)]), a=PurePath("a.txt"))
     assert scope.cancelled_caught
+
+
+class Reader:
+    """Reads what it is told, or raises it."""
+
+    def __init__(self, content: object) -> None:
+        self._content = content
+
+    async def read(self, path: PathLike[str], limit: int) -> Any:
+        if isinstance(self._content, Exception):
+            raise self._content
+        return self._content
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("text", "gave a str, not bytes"),
+        (None, "gave a NoneType, not bytes"),
+        (FileNotFoundError(2, "No such file"), "cannot be read: No such file"),
+        (InputError("too strange"), "too strange"),
+    ],
+)
+async def test_what_a_reader_of_ones_own_does_wrong_is_an_input_error(content: object, sentence: str) -> None:
+    error = (await read(Reader(content), doc=PurePath("x"))).failure()
+    assert type(error) is InputError
+    assert "input 'doc'" in str(error)
+    assert sentence in str(error)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import pickle
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -561,19 +558,6 @@ async def test_many_runs_share_the_capacity_and_all_finish(stub: StubServer) -> 
 async def test_an_engine_made_of_the_wrong_things_names_them(fields: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequestError, match=f"{next(iter(fields)).capitalize()}|{next(iter(fields))}"):
         Engine(**{"catalog": small_catalog(), **fields})
-
-
-async def test_a_compressed_reply_is_read_and_a_bomb_is_not(stub: StubServer) -> None:
-    honest = zlib.compress(json.dumps(completion("Rome.")).encode())
-    bomb = gzip.compress(b" " * (80 * 2**20))
-    stub.say(
-        http(200, honest, ("content-encoding", "deflate")),
-        http(200, bomb, ("content-encoding", "gzip")),
-    )
-    async with Engine(small_catalog(stub.base_url)) as engine:
-        assert (await engine.run(ASK)).raw_output == "Rome."
-        with pytest.raises(MalformedReplyError, match="content-encoding"):
-            await engine.run(ASK)
 
 
 async def test_an_error_of_a_nested_run_keeps_the_facts_of_that_run() -> None:

@@ -35,7 +35,7 @@ def call(
         backend=Backend(id="b", kind="chat_completions", base_url="http://localhost/v1", **(backend or {})),
         profile=Profile(id="p", backend="b", model="m", **(profile or {})),
         output=output or OutputContract(),
-        **{"turn": FakeTurn(), **given, **fields},
+        **{"_turn": FakeTurn(), **given, **fields},
     )
 
 
@@ -53,7 +53,7 @@ def test_a_bare_profile_sends_model_and_messages_only() -> None:
 
 def test_messages_are_spliced_in_as_bytes_and_never_decoded() -> None:
     not_json = b"[\xff not even JSON"
-    assert not_json in request_body(call({"seed": 1}, turn=FakeTurn(not_json)))
+    assert not_json in request_body(call({"seed": 1}, _turn=FakeTurn(not_json)))
 
 
 def test_settings_that_are_set_are_sent_and_others_are_not() -> None:
@@ -149,5 +149,5 @@ def test_equal_calls_have_equal_bytes() -> None:
 
 def test_markers_and_further_messages_reach_the_encoder() -> None:
     turn = FakeTurn()
-    request_body(call(backend={"cache_markers": "omit"}, turn=turn, extra=(Message(role="user", content="x"),)))
+    request_body(call(backend={"cache_markers": "omit"}, _turn=turn, _extra=(Message(role="user", content="x"),)))
     assert turn.asked == [("omit", [("user", "x", None)])]

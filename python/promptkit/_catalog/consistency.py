@@ -62,6 +62,11 @@ def _profile_faults(definitions: Definitions, files: Mapping[str, str], unread: 
         if profile.backend not in definitions.backends and profile.backend not in unread.backends:
             key, file = f"profiles.{identifier}.backend", files.get(f"profiles.{identifier}")
             yield dangling("backend", profile.backend, definitions.backends, key=key, file=file)
+        backend = definitions.backends.get(profile.backend)
+        if backend is not None and backend.session_parameter in profile.extra:
+            key, file = f"profiles.{identifier}.extra.{backend.session_parameter}", files.get(f"profiles.{identifier}")
+            message = f"is the field that carries the session id of backend {backend.id!r}: leave it out here."
+            yield Fault(message=message, key=key, file=file)
 
 
 def _schema_faults(definitions: Definitions, files: Mapping[str, str]) -> Iterator[Fault]:

@@ -228,6 +228,6 @@ def assemble(
         profiles=FrozenDict(root.profiles),
         backends=FrozenDict(root.backends),
         schemas=FrozenDict(schemas),
-        inputs_folder=inputs_folder,
+        inputs_folders=(inputs_folder,),
     )
     return definitions, inconsistencies(definitions, files, root.unread._replace(schemas=unread_schemas))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from returns.result import Failure
+from returns.result import Failure, Result
 
 from promptkit._effects.http_transport import HttpTransport
 from promptkit._wire.chat_completions import read_reply, request_body
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from promptkit._effects.surroundings import Surroundings
     from promptkit._values.definitions import Backend
     from promptkit._values.generation import GenerationCall, GenerationReply
+    from promptkit.errors import GenerationError
 
 
 class ChatCompletionsClient:
@@ -26,15 +27,20 @@ class ChatCompletionsClient:
 
     async def generate(self, call: GenerationCall) -> GenerationReply:
         """Make one attempt."""
-        secret = None if call.credential is None else call.credential.reveal()
-        headers = {**call.backend.headers, "content-type": "application/json", "accept": "application/json"}
-        if secret is not None:
-            headers["authorization"] = f"Bearer {secret}"
-        answer = await self._transport.post("/chat/completions", headers, request_body(call))
-        reply = read_reply(answer.status, answer.headers, answer.body, now=self._surroundings.now(), secret=secret)
+        reply = await self._asked(call)
         if isinstance(reply, Failure):
-            raise reply.failure()
+            raise reply.failure()  # here, where no variable holds what came back: a backend may echo the key
         return reply.unwrap()
+
+    async def _asked(self, call: GenerationCall) -> Result[GenerationReply, GenerationError]:
+        answer = await self._transport.post("/chat/completions", request_body(call), call.credential)
+        return read_reply(
+            answer.status,
+            answer.headers,
+            answer.body,
+            now=self._surroundings.now(),
+            secret=None if call.credential is None else call.credential.reveal(),  # in no variable: frames are shown
+        )
 
     async def aclose(self) -> None:
         """Close the connections."""

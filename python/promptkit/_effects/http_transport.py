@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import ssl
@@ -10,18 +11,33 @@ from functools import lru_cache
 from http.cookiejar import DefaultCookiePolicy
 from typing import TYPE_CHECKING, NamedTuple
 
+import anyio
 import httpx
 
 from promptkit._effects.cancellation import finish
-from promptkit.errors import ConnectError, DisconnectedError, GenerationError, MalformedReplyError
+from promptkit.errors import (
+    ConnectError,
+    DisconnectedError,
+    EngineStateError,
+    GenerationError,
+    MalformedReplyError,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Generator, Iterator
 
     from promptkit._values.definitions import Backend
+    from promptkit._values.secret import Secret
+    from promptkit.errors import PromptKitError
 
 
 MAX_REPLY_BYTES = 64 * 2**20
+_GZIP = zlib.MAX_WBITS | 16
+CUT = (
+    "Server disconnected",
+    "peer closed connection",
+    "peer unexpectedly closed",
+)  # how httpcore and h11 begin to say it
 
 
 class _UnreadableError(Exception):
@@ -36,6 +52,17 @@ class HttpReply(NamedTuple):
     body: bytes
 
 
+class _Bearer(httpx.Auth):
+    """Puts the key on the request where no frame of a traceback holds it."""
+
+    def __init__(self, credential: Secret) -> None:
+        self._credential = credential
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        request.headers["authorization"] = f"Bearer {self._credential.reveal()}"
+        yield request
+
+
 class HttpTransport:
     """Posts to one backend. Connections are kept between calls, as many as the backend runs at once."""
 
@@ -43,47 +70,62 @@ class HttpTransport:
         self._backend = backend
         self._borrowed = client
         self._own: httpx.AsyncClient | None = None
+        self._closed = False
 
-    async def post(self, path: str, headers: dict[str, str], body: bytes) -> HttpReply:
+    async def post(self, path: str, body: bytes, credential: Secret | None) -> HttpReply:
         """Send a body and read the reply to its end. Redirects are not followed.
 
-        Raises ConnectError and DisconnectedError (transient), MalformedReplyError for a body whose encoding lies, and
+        Raises ConnectError and DisconnectedError (transient), MalformedReplyError for what is no HTTP or has a body
+        that cannot be unpacked, EngineStateError for a client that is closed or belongs to another event loop, and
         GenerationError for a request that cannot be sent. None of them is chained to an error that holds headers.
         """
-        client = self._borrowed or self._client()
-        url = f"{(self._backend.base_url or '').rstrip('/')}{path}"
-        failure: GenerationError
+        client = self._usable_client()
+        failure: PromptKitError
         try:
-            sized = {**headers, "accept-encoding": "gzip, deflate", "content-length": str(len(body))}
-            request = client.build_request("POST", url, headers=sized, timeout=self._timeout())
-            request.stream = _Body(body)
-            response = await client.send(request, stream=True, follow_redirects=False)
+            response = await client.send(
+                self._request(client, path, body),
+                stream=True,
+                follow_redirects=False,
+                auth=httpx.USE_CLIENT_DEFAULT if credential is None else _Bearer(credential),
+            )
             raw = await _read_to_end(response)
-            body = _decoded(raw, response.headers.get("content-encoding", "identity"))
-            return HttpReply(response.status_code, tuple(response.headers.multi_items()), body)
-        except (
-            httpx.HTTPError,
-            httpx.InvalidURL,
-            httpx.StreamError,
-            UnicodeError,
-            ssl.SSLError,
-            _UnreadableError,
-        ) as error:
-            failure = _failure_of(error, self._backend)
+            return HttpReply(response.status_code, tuple(response.headers.multi_items()), _body_of(response, raw))
+        except Exception as error:  # noqa: BLE001  # whatever the library raises, it is not to be seen
+            failure = _failure_of(error, self._backend, borrowed=self._borrowed is not None)
         # Raised out here, so that the library's error, which holds the headers, is not even its context.
         raise failure
 
     async def aclose(self) -> None:
-        """Close what this transport made."""
+        """Close what this transport made; it makes no more."""
+        self._closed = True
         if self._own is not None:
             own, self._own = self._own, None
             await own.aclose()
 
-    def _timeout(self) -> httpx.Timeout:
+    def _request(self, client: httpx.AsyncClient, path: str, body: bytes) -> httpx.Request:
+        headers = {
+            **self._backend.headers,
+            "content-type": "application/json",
+            "accept": "application/json",
+            "accept-encoding": "gzip, deflate",
+            "content-length": str(len(body)),
+        }
         # An attempt is bounded as a whole elsewhere; a pool wait cannot happen, permits are no more than connections.
-        return httpx.Timeout(None, connect=self._backend.connect_timeout)
+        timeout = httpx.Timeout(None, connect=self._backend.connect_timeout)
+        url = f"{(self._backend.base_url or '').rstrip('/')}{path}"
+        request = client.build_request("POST", url, headers=headers, timeout=timeout)
+        request.stream = _Body(body)
+        return request
 
-    def _client(self) -> httpx.AsyncClient:
+    def _usable_client(self) -> httpx.AsyncClient:
+        if self._borrowed is not None:
+            if self._borrowed.is_closed:
+                msg = "the http_client given to this engine is closed: close it after the engine's last run"
+                raise EngineStateError(msg)
+            return self._borrowed
+        if self._closed:
+            msg = "this engine was closed while the run was in flight"
+            raise EngineStateError(msg)
         if self._own is None:
             backend = self._backend
             limits = httpx.Limits(max_connections=None, max_keepalive_connections=backend.concurrency)
@@ -116,10 +158,9 @@ class _Pieces:
 
 
 def _tls(backend: Backend) -> ssl.SSLContext | bool:
-    plain = (backend.base_url or "").lower().startswith("http://") and not backend.trust_env
-    return (
-        False if plain else _tls_context(trust_env=backend.trust_env)
-    )  # a plain connection verifies nothing, and loading trust takes 26 ms
+    if (backend.base_url or "").lower().startswith("http://") and not backend.trust_env:
+        return False  # a plain connection verifies nothing, and loading trust takes 26 ms
+    return _tls_context(trust_env=backend.trust_env)
 
 
 @lru_cache(maxsize=2)
@@ -127,51 +168,97 @@ def _tls_context(*, trust_env: bool) -> ssl.SSLContext:
     return httpx.create_ssl_context(trust_env=trust_env)
 
 
-async def _read_to_end(response: httpx.Response) -> bytes:
+async def _read_to_end(response: httpx.Response) -> bytes | None:
     """Read the raw body, then give the connection back without a moment at which the body could be lost.
 
     Not ``aread``: it awaits the closing itself, and a native cancellation there loses the reply and the connection.
+    None: there is more than is taken.
     """
     chunks: list[bytes] = []
+    size = 0
     try:
-        size = 0
-        async for chunk in response.stream:  # type: ignore[union-attr]  # an async client has an async stream
-            chunks.append(chunk)
-            size += len(chunk)
-            if size > MAX_REPLY_BYTES:
-                msg = f"has more than {MAX_REPLY_BYTES:,} bytes"
-                raise _UnreadableError(msg)
+        with anyio.CancelScope() as scope:
+            async for chunk in response.stream:  # type: ignore[union-attr]  # an async client has an async stream
+                size += len(chunk)
+                if size > MAX_REPLY_BYTES:
+                    scope.cancel()  # not a return: that would leave the library's generators unfinished
+                else:
+                    chunks.append(chunk)
     finally:
-        await finish(response.aclose)
-    return b"".join(chunks)
+        await finish(lambda: _close(response))
+    return None if size > MAX_REPLY_BYTES else b"".join(chunks)
 
 
-def _decoded(raw: bytes, encoding: str) -> bytes:
-    """Undo the content encoding, bounded: a small body can unpack to a very large one."""
-    if encoding.strip().lower() in {"", "identity"}:
-        return raw
-    unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # gzip or zlib, whichever its head says
+async def _close(response: httpx.Response) -> None:
+    """Close a response. When that fails there is still the reply, or the first error, which says more."""
+    with contextlib.suppress(Exception):
+        await response.aclose()
+
+
+def _body_of(response: httpx.Response, raw: bytes | None) -> bytes:
+    """Unpack a body. The status comes first: of an error only the status counts when its body cannot be read."""
+    encoding = response.headers.get("content-encoding", "").strip().lower()
     try:
-        body = unpacking.decompress(raw, MAX_REPLY_BYTES)
-    except zlib.error:
-        body = b""
-    if not unpacking.eof:
-        msg = f"its content-encoding {encoding[:20]!r} does not describe, or that is very large"
+        return _unpacked(raw, encoding)
+    except _UnreadableError:
+        if not response.is_success:
+            return b""
+        raise
+
+
+def _unpacked(raw: bytes | None, encoding: str) -> bytes:
+    """Undo the content encoding, bounded: a small body can unpack to a very large one."""
+    if raw is None:
+        msg = f"has more than {MAX_REPLY_BYTES:,} bytes"
         raise _UnreadableError(msg)
-    return body
+    if encoding in {"", "identity"} or not raw:
+        return raw
+    window = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": zlib.MAX_WBITS}.get(encoding)
+    if window is None:
+        msg = f"has the content-encoding {encoding[:20]!r}, which was not asked for"
+        raise _UnreadableError(msg)
+    try:
+        return _inflated(raw, window)
+    except zlib.error:
+        if encoding == "deflate":
+            with contextlib.suppress(zlib.error):
+                return _inflated(raw, -zlib.MAX_WBITS)  # without its head, as some servers send it
+        msg = f"its content-encoding {encoding!r} does not describe"
+        raise _UnreadableError(msg) from None
 
 
-def _failure_of(error: Exception, backend: Backend) -> GenerationError:
+def _inflated(raw: bytes, window: int) -> bytes:
+    pieces: list[bytes] = []
+    room = MAX_REPLY_BYTES
+    while raw:
+        unpacking = zlib.decompressobj(window)
+        pieces.append(unpacking.decompress(raw, room + 1))
+        room -= len(pieces[-1])
+        if room < 0:
+            msg = f"unpacks to more than {MAX_REPLY_BYTES:,} bytes"
+            raise _UnreadableError(msg)
+        if not unpacking.eof:
+            raise zlib.error
+        raw = unpacking.unused_data  # gzip may have several members
+    return b"".join(pieces)
+
+
+def _failure_of(error: Exception, backend: Backend, *, borrowed: bool) -> PromptKitError:
     """Say what happened in this library's words; the HTTP library's own text may hold a header's value."""
     where = f"backend {backend.id!r} at {backend.base_url}"
     name = type(error).__name__
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
-        reason = "did not answer within connect_timeout" if "Timeout" in name else _reason(error)
+        reason = "it did not answer within connect_timeout" if "Timeout" in name else _reason(error)
         return ConnectError(f"cannot connect to {where}: {reason}; check base_url and that it runs", transient=True)
     if isinstance(error, _UnreadableError):
         return MalformedReplyError(f"{where} sent a body that {error}")
+    if isinstance(error, httpx.RemoteProtocolError) and not str(error).startswith(CUT):
+        return MalformedReplyError(f"{where} does not answer in HTTP: check base_url, its scheme and its port")
     if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError | httpx.TimeoutException):
         return DisconnectedError(f"the connection to {where} was lost before the whole reply arrived", transient=True)
+    if borrowed and isinstance(error, RuntimeError):
+        problem = "it is closed, or was used on another event loop"
+        return EngineStateError(f"the http_client given to this engine cannot be used ({name}): {problem}")
     return GenerationError(f"the request to {where} cannot be sent: {name}")
 
 

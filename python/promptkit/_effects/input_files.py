@@ -12,7 +12,7 @@ from promptkit._effects.confined import read_confined
 from promptkit.errors import InputError, InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from os import PathLike
     from pathlib import Path
 
@@ -21,17 +21,18 @@ if TYPE_CHECKING:
 
 
 class FolderReader:
-    """Reads regular files inside one folder; links that lead out of it are refused."""
+    """Reads regular files inside the one folder of inputs; links that lead out of it are refused."""
 
-    def __init__(self, folder: Path | None) -> None:
-        self._folder = folder
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._folders = folders
 
     async def read(self, path: PathLike[str], limit: int) -> bytes:
         """Read one file, in a worker thread."""
-        folder = self._folder
-        if folder is None:
-            msg = f"the file {fspath(path)!r} cannot be read: there is no inputs folder; give Engine(inputs=folder)"
+        if len(self._folders) != 1:
+            found = "there are several inputs folders" if self._folders else "there is no inputs folder"
+            msg = f"the file {fspath(path)!r} cannot be read: {found}; give Engine(inputs=folder)"
             raise InputError(msg)
+        folder = self._folders[0]
         content = await anyio.to_thread.run_sync(
             lambda: read_confined(folder / path, within=folder, limit=limit), abandon_on_cancel=True
         )
@@ -48,9 +49,14 @@ async def read_inputs(
     contents = dict(needed.inline)
     for name, path in needed.files.items():
         try:
-            contents[name] = await reader.read(path, limit)
+            content: object = await reader.read(path, limit)
         except InputError as error:
             return Failure(InputError(f"input {name!r}: {error}"))
+        except OSError as error:
+            return Failure(InputError(f"input {name!r} cannot be read: {error.strerror or type(error).__name__}"))
+        if not isinstance(content, bytes):
+            return Failure(InputError(f"input {name!r}: its reader gave a {type(content).__name__}, not bytes"))
+        contents[name] = content
     for name, content in contents.items():
         if len(content) > limit:
             return Failure(InputError(f"input {name!r} has {len(content):,} bytes, and at most {limit:,} are taken"))

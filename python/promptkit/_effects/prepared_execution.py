@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from promptkit._prepare.pipeline import Prepared
     from promptkit._values.requests import RunRequest
     from promptkit._values.results import PreparedRun
+    from promptkit._values.secret import Secret
 
 
 class Payload(NamedTuple):
@@ -20,6 +21,7 @@ class Payload(NamedTuple):
     owner: Shared
     prepared: Prepared
     request: RunRequest
+    credential: Secret | None
 
 
 @final

@@ -31,11 +31,17 @@ from promptkit._output.repair import repair_messages
 from promptkit._prepare.selection import Selection, select
 from promptkit._values.definitions import RetryPolicy
 from promptkit._values.events import AttemptFinished, Outcome, RetryDelayed, RunFinished, RunStarted
-from promptkit._values.exchange import exchange_of
+from promptkit._values.exchange import exchange_of, node_of
 from promptkit._values.generation import GenerationCall, GenerationReply
 from promptkit._values.results import RunResult, Timing, with_exchange
 from promptkit._values.usage import UNKNOWN_USAGE, TokenUsage, contribution, shown
-from promptkit.errors import AttemptTimeoutError, GenerationError, MalformedReplyError, PromptKitError
+from promptkit.errors import (
+    AttemptTimeoutError,
+    GenerationError,
+    InvalidRequestError,
+    MalformedReplyError,
+    PromptKitError,
+)
 
 if TYPE_CHECKING:
     from promptkit._effects.shared import LoopState, Shared
@@ -76,21 +82,28 @@ class RunDriver:
         self._selection: Selection | None = None
         self._run = UNSTARTED
 
-    async def drive(self, parent_run_id: str | None, prepared: Prepared | None = None) -> RunResult:
-        """Run, and tell how it ended, whichever way that was. What was prepared before is not prepared again."""
-        self._parent_run_id = parent_run_id
+    async def drive(self, prepared: Prepared | None = None, credential: Secret | None = None) -> RunResult:
+        """Run, and tell how it ended, whichever way that was.
+
+        What was prepared before is not prepared again, and its credential, if there is one, was chosen then.
+        """
+        history = node_of(self._request.continue_from)
+        self._parent_run_id = None if history is None else history.run_id
         self._narrator.tell(
             RunStarted(
                 at=self._started_at,
                 run_id=self._run_id,
-                parent_run_id=parent_run_id,
+                parent_run_id=self._parent_run_id,
                 prompt_id=self._request.prompt_id,
             )
         )
         try:
             ready = await self._prepare() if prepared is None else prepared
+            backend = ready.selection.backend
             self._selection = ready.selection
-            answer = await self._admitted(ready)
+            if prepared is None:
+                credential = or_raise(resolve_credential(backend, self._request.credential))
+            answer = await self._admitted(ready, credential)
             result = self._result(ready, answer)
         except BaseException as error:
             self._tell_failure(error)
@@ -99,16 +112,15 @@ class RunDriver:
         return result
 
     async def _prepare(self) -> Prepared:
-        self._selection = _or_raise(select(self._shared.definitions, self._request))
-        return _or_raise(await prepare_selected(self._shared, self._request, self._selection))
+        self._selection = or_raise(select(self._shared.definitions, self._request))
+        return or_raise(await prepare_selected(self._shared, self._request, self._selection))
 
-    async def _admitted(self, prepared: Prepared) -> Answer:
+    async def _admitted(self, prepared: Prepared, credential: Secret | None) -> Answer:
         """Hold a lease from before the first attempt until the end."""
         backend = prepared.selection.backend
-        credential = _or_raise(resolve_credential(backend, self._request.credential))
         client = self._shared.client_for(self._loop, backend)
         self._run = Run(policy=backend.retry, max_repairs=prepared.selection.contract.output.max_repairs)
-        with _or_raise(self._loop.gate(backend).admit()) as gate:
+        with or_raise(self._loop.gate(backend).admit()) as gate:
             return await self._attempts(prepared, gate, client.generate, credential)
 
     async def _attempts(self, prepared: Prepared, gate: Gate, generate: Generate, credential: Secret | None) -> Answer:
@@ -140,8 +152,8 @@ class RunDriver:
             output=selection.contract.output,
             session_id=prepared.session_id,
             credential=credential,
-            turn=prepared.turn,
-            extra=extra,
+            _turn=prepared.turn,
+            _extra=extra,
         )
 
     async def _after_failure(self, error: GenerationError) -> None:
@@ -287,7 +299,11 @@ async def _bounded(call: GenerationCall, gate: Gate, generate: Generate) -> Gene
     seconds = call.backend.attempt_timeout
     with anyio.move_on_after(seconds), Inside(gate):
         try:
-            reply: Any = await generate(call)
+            pending: Any = generate(call)
+            if not isinstance(pending, Awaitable):
+                msg = "the model client's generate is not an async function: it must be awaitable"
+                raise InvalidRequestError(msg)
+            reply: Any = await pending
         except GenerationError as error:
             return error
         if isinstance(reply, GenerationReply):
@@ -296,7 +312,8 @@ async def _bounded(call: GenerationCall, gate: Gate, generate: Generate) -> Gene
             f"the model client returned a {type(reply).__name__}: it must return a GenerationReply"
         )
     message = f"backend {call.backend.id!r} did not finish within its attempt_timeout of {seconds:g} s"
-    return AttemptTimeoutError(message, transient=True)
+    remedy = "raise it, or bound the answer with the profile's max_output_tokens"
+    return AttemptTimeoutError(f"{message}: {remedy}", transient=True)
 
 
 def _attempt_usage(outcome: GenerationReply | BaseException) -> TokenUsage:
@@ -305,7 +322,8 @@ def _attempt_usage(outcome: GenerationReply | BaseException) -> TokenUsage:
     return failure_usage(outcome) if isinstance(outcome, GenerationError) else UNKNOWN_USAGE
 
 
-def _or_raise(result: Result[T, E]) -> T:
+def or_raise(result: Result[T, E]) -> T:
+    """Raise the failure of a pure step, or give what it made."""
     if isinstance(result, Failure):
         raise result.failure()
     return result.unwrap()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import anyio
@@ -13,8 +14,11 @@ from promptkit._effects.surroundings import Surroundings
 from promptkit.errors import EngineStateError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import httpx
 
+    from promptkit._effects.embedded import EmbeddedClient
     from promptkit._values.catalog import Definitions
     from promptkit._values.definitions import Backend
     from promptkit._values.generation import InputReader, ModelClient
@@ -36,10 +40,6 @@ class LoopState:
         self.clients: dict[str, ModelClient] = {}
         self.active = 0
         self.idle: anyio.Event | None = None
-
-    def enter(self) -> None:
-        """Count a run in."""
-        self.active += 1
 
     def leave(self) -> None:
         """Count a run out, and wake who waits for the last."""
@@ -75,11 +75,13 @@ class Shared:
         self._http_client = http_client
         self._http_loop: Any = None
         self._state: LoopState | None = None
+        self._embedded: EmbeddedClient | None = None
         self._closed = False
         self._lock = threading.Lock()
 
-    def enter(self) -> LoopState:
-        """Begin a piece of work on the running event loop.
+    @contextmanager
+    def entered(self) -> Iterator[LoopState]:
+        """Do a piece of work on the running event loop; closing waits for it.
 
         Raises EngineStateError when the engine is closed, or serves another loop that still runs.
         """
@@ -94,23 +96,33 @@ class Shared:
             elif state.loop is not loop:
                 msg = "this engine serves another event loop that is still running: make an engine for each loop"
                 raise EngineStateError(msg)
-            state.enter()
-        return state
+            state.active += 1
+        try:
+            yield state
+        finally:
+            state.leave()
 
     def client_for(self, state: LoopState, backend: Backend) -> ModelClient:
         """Give the client for a backend: the caller's own, or the built-in one of its kind."""
         if self._client is not None:
             return self._client
+        if backend.kind == "embedded":
+            return self._embedded_client()
         found = state.clients.get(backend.id)
         if found is None:
             found = state.clients[backend.id] = self._built_in(state, backend)
         return found
 
-    def _built_in(self, state: LoopState, backend: Backend) -> ModelClient:
-        if backend.kind == "embedded":
-            from promptkit._effects.embedded import EmbeddedClient
+    def _embedded_client(self) -> EmbeddedClient:
+        """Give the one client of embedded models. It is bound to no event loop."""
+        from promptkit._effects.embedded import EmbeddedClient
 
-            return EmbeddedClient()
+        with self._lock:
+            if self._embedded is None:
+                self._embedded = EmbeddedClient()
+            return self._embedded
+
+    def _built_in(self, state: LoopState, backend: Backend) -> ModelClient:
         from promptkit._effects.chat_completions_client import ChatCompletionsClient
 
         if self._http_client is not None:
@@ -122,20 +134,21 @@ class Shared:
 
     async def aclose(self) -> None:
         """Refuse new runs, wait for those that were admitted, then close the built-in clients."""
+        loop = current_loop()
         with self._lock:
             self._closed = True
             state = self._state
-        if state is None or (state.loop is not current_loop() and has_ended(state.loop)):
-            return
-        if state.loop is not current_loop():
-            msg = "this engine serves another event loop that is still running: close it there"
-            raise EngineStateError(msg)
-        try:
-            if state.active:
-                state.idle = state.idle or anyio.Event()
-                await state.idle.wait()
-        finally:
-            clients, state.clients = state.clients, {}
-            with anyio.CancelScope(shield=True):
-                for client in clients.values():
-                    await cast("ClosableClient", client).aclose()
+        if state is not None and state.loop is not loop:
+            if not has_ended(state.loop):
+                msg = "this engine serves another event loop that is still running: close it there"
+                raise EngineStateError(msg)
+            state = None  # its connections ended with it
+        if state is not None and state.active:
+            state.idle = state.idle or anyio.Event()
+            await state.idle.wait()
+        with self._lock:
+            embedded, self._embedded = self._embedded, None
+        clients = [] if state is None else list(state.clients.values())
+        with anyio.CancelScope(shield=True):
+            for client in (*clients, *([] if embedded is None else [embedded])):
+                await cast("ClosableClient", client).aclose()

@@ -14,12 +14,12 @@ from promptkit._prepare.rendering import render, render_session
 from promptkit._prepare.selection import Selection
 from promptkit._prepare.settings import settings
 from promptkit._values.exchange import node_of
-from promptkit._values.messages import from_tuples, to_tuple
+from promptkit._values.messages import Message, TextPart, from_tuples, to_tuple
 from promptkit._values.results import PreparedRun
+from promptkit.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from promptkit._values.requests import RunRequest
-    from promptkit.errors import InvalidRequestError
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -37,6 +37,10 @@ def complete(
     selection: Selection, request: RunRequest, contents: Mapping[str, bytes]
 ) -> Result[Prepared, InvalidRequestError]:
     """Finish the preparation with the inputs' contents: history, then rendered messages, then appended ones."""
+    for index, message in enumerate(request.appended_messages):
+        if message.cache_control is not None and not _ends_with_content(message):
+            where = f"appended_messages[{index}] ({message.role})"
+            return Failure(InvalidRequestError(f"{where} has a cache marker and no content, which backends refuse"))
     read = as_texts(contents)
     if isinstance(read, Failure):
         return read
@@ -60,6 +64,14 @@ def complete(
             rendered_hash=turn.digest(session.unwrap()),
         )
     )
+
+
+def _ends_with_content(message: Message) -> bool:
+    """Say whether there is something that a cache marker can stand on: the end of the message."""
+    if isinstance(message.content, str):
+        return bool(message.content)
+    last = message.content[-1] if message.content else None
+    return last is not None and not (isinstance(last, TextPart) and not last.text)
 
 
 def details(prepared: Prepared, request: RunRequest) -> PreparedRun:

@@ -12,10 +12,10 @@ from promptkit._values.json import JSON
 
 
 class Definitions(msgspec.Struct, frozen=True, kw_only=True):
-    """A consistent set of definitions, and where the file inputs of its prompts are."""
+    """A consistent set of definitions, and the folders of file inputs of the catalogs that it comes from."""
 
     prompts: Mapping[str, PromptDefinition]
     profiles: Mapping[str, Profile]
     backends: Mapping[str, Backend]
     schemas: Mapping[str, JSON]
-    inputs_folder: PurePath | None = None
+    inputs_folders: tuple[PurePath, ...] = ()

@@ -46,7 +46,13 @@ def _converter(annotation: Any) -> Reader:
     return read
 
 
+CO_COROUTINE = 0x80  # of inspect, which is slow to import
+
+
 def _function(value: Any) -> Any:
+    if getattr(getattr(value, "__code__", None), "co_flags", 0) & CO_COROUTINE:
+        msg = "Expected a plain function, got an async one: it is called, and never awaited"
+        raise UnfitError(msg)
     if value is None or callable(value):
         return value
     msg = f"Expected a function, got `{type(value).__name__}`"

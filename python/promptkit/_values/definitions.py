@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Literal
 from urllib.parse import urlsplit
@@ -21,6 +22,7 @@ NO_MAPPING: FrozenDict[str, JSON] = FrozenDict()
 NO_HEADERS: FrozenDict[str, str] = FrozenDict()
 
 RESERVED_FIELDS = frozenset({"model", "messages", "stream", "stream_options", "n"})
+RESERVED_NAMES = frozenset({"inputs", "none", "None", "true", "True", "false", "False", "self", "super", "loop"})
 OWN_FIELDS = {
     "temperature": "temperature",
     "top_p": "top_p",
@@ -31,9 +33,15 @@ OWN_FIELDS = {
     "reasoning_effort": "reasoning_effort",
     "response_format": "native_output",
 }
-CREDENTIAL_HEADERS = ("authorization", "api-key", "apikey", "cookie", "token", "secret", "password", "credential")
+CREDENTIAL_WORDS = frozenset(
+    {"authorization", "auth", "key", "apikey", "token", "secret", "password", "credential", "credentials", "cookie"}
+)
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 OWN_HEADERS = frozenset(
-    {"content-type", "content-length", "host", "transfer-encoding", "connection", "accept-encoding"}
+    {
+        *("accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect"),
+        *("host", "te", "trailer", "transfer-encoding", "upgrade"),
+    }
 )
 
 
@@ -78,8 +86,9 @@ class PromptDefinition(Definition, frozen=True, kw_only=True):
                     yield f"{field}[{index}]", f"{name!r} is not a name that a template can use"
                 if name in names[:index]:
                     yield f"{field}[{index}]", f"{name!r} is declared twice"
-        if "inputs" in self.variables:
-            yield "variables", "'inputs' is the name under which templates find the inputs: choose another"
+        for name in self.variables:
+            if name in RESERVED_NAMES:
+                yield "variables", f"{name!r} means something else in a template: choose another name"
 
 
 class Profile(Definition, frozen=True, kw_only=True):
@@ -214,10 +223,19 @@ class Backend(Definition, frozen=True, kw_only=True):
             seconds = getattr(self, field)
             if not (math.isfinite(seconds) and seconds > 0):
                 yield field, f"is {seconds}: a number of seconds above 0"
-        if self.session_parameter is not None and self.session_parameter in RESERVED_FIELDS | OWN_FIELDS.keys():
-            yield "session_parameter", f"{self.session_parameter!r} is reserved: promptkit sets it"
+        yield from _name_problems(self.session_parameter, self.credential_env)
         for name, value in self.headers.items():
             yield from _header_problems(name, value)
+
+
+def _name_problems(session_parameter: str | None, credential_env: str | None) -> Iterator[tuple[str, str]]:
+    if session_parameter == "":
+        yield "session_parameter", "is empty: leave it out, and the session id is not sent"
+    if session_parameter in RESERVED_FIELDS | OWN_FIELDS.keys():
+        yield "session_parameter", f"{session_parameter!r} is reserved: promptkit sets it"
+    if credential_env is not None and not VARIABLE.fullmatch(credential_env):
+        # Not repeated: it may be the key itself.
+        yield "credential_env", "is not a variable's name: it names the environment variable that holds the key"
 
 
 def _id_problems(identifier: str) -> Iterator[tuple[str, str]]:
@@ -252,7 +270,7 @@ def _url_problems(url: str | None) -> Iterator[tuple[str, str]]:
 def _header_problems(name: str, value: str) -> Iterator[tuple[str, str]]:
     key = f"headers.{name}"
     lowered = name.lower()
-    if any(word in lowered for word in CREDENTIAL_HEADERS):
+    if not CREDENTIAL_WORDS.isdisjoint(re.split(r"[-_.]", lowered)):
         yield key, "carries a credential: name its environment variable in credential_env instead"
     elif lowered in OWN_HEADERS:
         yield key, "is set by promptkit"

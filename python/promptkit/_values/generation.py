@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol, final
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, final
 
 import msgspec
 
@@ -14,6 +14,7 @@ from promptkit._values.definitions import Backend, Profile
 from promptkit._values.messages import Message, from_tuples, to_tuple
 from promptkit._values.secret import Secret
 from promptkit._values.usage import ReportedUsage
+from promptkit.errors import MalformedReplyError, PromptKitError
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -48,14 +49,14 @@ class GenerationCall(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=T
     output: OutputContract
     session_id: str | None
     credential: Secret | None
-    turn: Any
-    extra: Sequence[Message] = ()
+    _turn: Any
+    _extra: Sequence[Message] = ()
 
     @cached_property
     def messages(self) -> tuple[Message, ...]:
         """The effective messages, built on first use."""
-        turn: Turn = self.turn
-        return (*from_tuples(turn.messages()), *self.extra)
+        turn: Turn = self._turn
+        return (*from_tuples(turn.messages()), *self._extra)
 
     def encoded_messages(self, form: Literal["chat_completions"]) -> EncodedMessages:
         """Encode the messages for a dialect, with the cache markers in the form that the backend takes.
@@ -65,8 +66,8 @@ class GenerationCall(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=T
         if form != "chat_completions":
             msg = f'unknown form {form!r}: "chat_completions" is the one there is'
             raise ValueError(msg)
-        turn: Turn = self.turn
-        extra = [to_tuple(message) for message in self.extra]
+        turn: Turn = self._turn
+        extra = [to_tuple(message) for message in self._extra]
         return EncodedMessages(messages=turn.encode_chat(self.backend.cache_markers, extra))
 
     def __repr__(self) -> str:
@@ -77,8 +78,11 @@ class GenerationCall(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=T
 class GenerationReply(Checked, frozen=True, kw_only=True):
     """One finished reply: the exact text of the answer, and what the backend said about it.
 
-    ``finish_reason`` is an open set. ``usage`` None means that nothing was reported, which is not zero.
+    ``finish_reason`` is an open set. ``usage`` None means that nothing was reported, which is not zero. What is no
+    such reply is a MalformedReplyError.
     """
+
+    refused_with: ClassVar[type[PromptKitError]] = MalformedReplyError
 
     content: str
     finish_reason: str | None = None
@@ -95,7 +99,9 @@ class ModelClient(Protocol):
         """Make one attempt and give its reply.
 
         Raise GenerationError (its ``transient`` decides a retry); anything else ends the run unchanged. The engine
-        bounds the attempt by the backend's ``attempt_timeout`` and counts it against the backend's concurrency.
+        bounds the attempt by the backend's ``attempt_timeout`` and counts it against the backend's concurrency. A run
+        that is started in here on the same backend is refused if it would have to wait; backends whose clients run on
+        each other can still wait for each other, until their attempts time out.
         """
         ...
 

@@ -52,6 +52,10 @@ class Secret:
         msg = "a Secret cannot be pickled: pass the name of an environment variable instead"
         raise TypeError(msg)
 
+    def __getstate__(self) -> NoReturn:
+        """Refuse to be taken apart."""
+        self.__reduce__()
+
     def __copy__(self) -> Secret:
         """Give the same secret."""
         return self

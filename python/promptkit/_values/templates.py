@@ -262,6 +262,8 @@ def compile_template(source: str) -> Result[CompiledTemplate, TemplateFault]:
         return Failure(TemplateFault(f"does not compile: {error.message}", error.lineno))
     except RecursionError:
         return Failure(TemplateFault("is nested too deeply"))
+    except Exception as error:  # noqa: BLE001  # Jinja2 writes Python, and Python has limits of its own
+        return Failure(TemplateFault(f"does not compile: {type(error).__name__}: {error}"[:300]))
     functions = {node.name for node in tree.find_all(nodes.Name)} & environment.globals.keys()
     return Success(CompiledTemplate(template, frozenset(names) - {INPUTS}, frozenset(functions), frozenset(inputs)))
 

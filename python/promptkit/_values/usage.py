@@ -6,9 +6,16 @@ identity, which is what an attempt that cannot have generated contributes.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import msgspec
 
 from promptkit._values.construction import Checked
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from promptkit._values.construction import Reader
 
 MAX_COUNT = 2**63 - 1  # a larger report is a mistake, not a count
 
@@ -45,10 +52,18 @@ UNKNOWN = TokenCount(value=0, known=False, complete=False)
 KNOWN_ZERO = TokenCount(value=0, known=True, complete=True)
 
 
+def read_count(value: Any) -> int | None:
+    """Give a count as it is taken: a non-negative integer in range, integral floats too. All else is not reported."""
+    if type(value) is float and value.is_integer():
+        value = int(value)
+    return value if type(value) is int and 0 <= value <= MAX_COUNT else None
+
+
 class ReportedUsage(Checked, frozen=True, kw_only=True):
     """Token counts as one reply reported them. None: not reported; 0: reported as zero.
 
-    Inclusive, like TokenUsage: input includes what was read from and written to a cache, output includes reasoning.
+    Inclusive, like TokenUsage: input includes what was read from and written to a cache, output includes reasoning. A
+    value that is no count (negative, a fraction, text) is taken as not reported: counts never fail an answer.
     """
 
     input_tokens: int | None = None
@@ -56,6 +71,11 @@ class ReportedUsage(Checked, frozen=True, kw_only=True):
     cache_read_tokens: int | None = None
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
+
+    @classmethod
+    def special_fields(cls) -> Mapping[str, Reader]:
+        """Read every count leniently."""
+        return dict.fromkeys(cls.__struct_fields__, read_count)
 
 
 class TokenUsage(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,10 +112,8 @@ NO_USAGE = _uniform(NOTHING)
 UNKNOWN_USAGE = _uniform(UNKNOWN)
 
 
-def _contribution(count: object) -> TokenCount:
-    if type(count) is not int or not 0 <= count <= MAX_COUNT:
-        return UNKNOWN
-    return TokenCount(value=count, known=True, complete=True)
+def _contribution(count: int | None) -> TokenCount:
+    return UNKNOWN if count is None else TokenCount(value=count, known=True, complete=True)
 
 
 def contribution(reported: ReportedUsage | None) -> TokenUsage:

@@ -5,7 +5,8 @@ Decisions where no standard speaks:
 - A reply is a 2xx whose body is a JSON object with choices. The choice with index 0 is read, else the first.
 - Missing or null content is empty content. Of a list, the text parts are the answer, in order, with nothing between;
   parts of other kinds and parts marked as thought are not. ``reasoning_content`` and its like are never looked at.
-- ``finish_reason`` is passed on as it is. A number or a boolean becomes its JSON text, a list or an object None.
+- ``finish_reason`` is passed on as it is, up to 256 characters, like ``id`` and ``model``. A number or a boolean
+  becomes its JSON text, a list or an object None.
 - A lone surrogate in the answer or the refusal makes the reply malformed, elsewhere the field is dropped.
 - ``refusal`` of "" (some gateways send it for none) is None.
 - A body that begins as JSON and ends inside it was cut if nothing framed it: no content-length and no
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from promptkit._values.generation import GenerationCall
 
 _KEYS_SHOWN = 12
+_LABEL = 256  # of a name or a reason; they go into events, and a backend may send a megabyte
 _KEY = 40
 _KEYS = 120
 _FRAMING = frozenset({"content-length", "transfer-encoding"})
@@ -249,14 +251,14 @@ def _sendable(text: str, name: str) -> Result[str, str]:
 def _finish_reason(choice: dict[str, Any]) -> str | None:
     reason = choice.get("finish_reason")
     if isinstance(reason, str):
-        return reason if text_fault(reason) is None else None
+        return reason[:_LABEL] if text_fault(reason) is None else None
     return msgspec.json.encode(reason).decode() if isinstance(reason, bool | int | float) else None
 
 
 def _label(arrival: _Arrival, document: object, name: str) -> str | None:
     """Read a name that goes into events, where a backend that echoes the key must not put it."""
     label = text_member(document, name)
-    return None if label is None or text_fault(label) is not None else redacted(label, arrival.secret)
+    return None if label is None or text_fault(label) is not None else redacted(label, arrival.secret)[:_LABEL]
 
 
 # ------------------------------------------------------------------ failures

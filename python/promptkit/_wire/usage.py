@@ -9,8 +9,8 @@ one is taken.
 
 from __future__ import annotations
 
-from promptkit._values.usage import MAX_COUNT, ReportedUsage
-from promptkit._wire.documents import integer, member
+from promptkit._values.usage import ReportedUsage, read_count
+from promptkit._wire.documents import member
 
 _CHAT = ("prompt_tokens", "completion_tokens")
 _BESIDE = ("cache_read_input_tokens", "cache_creation_input_tokens")
@@ -26,39 +26,34 @@ def read_usage(value: object) -> ReportedUsage | None:
 
 def _chat(usage: object) -> ReportedUsage:
     prompt = member(usage, "prompt_tokens_details")
-    cached = _count(member(prompt, "cached_tokens"))
+    cached = read_count(member(prompt, "cached_tokens"))
     return ReportedUsage(
-        input_tokens=_count(member(usage, "prompt_tokens")),
-        output_tokens=_count(member(usage, "completion_tokens")),
-        cache_read_tokens=_count(member(usage, "prompt_cache_hit_tokens")) if cached is None else cached,
-        cache_write_tokens=_count(member(prompt, "cache_write_tokens")),
-        reasoning_tokens=_count(member(member(usage, "completion_tokens_details"), "reasoning_tokens")),
+        input_tokens=read_count(member(usage, "prompt_tokens")),
+        output_tokens=read_count(member(usage, "completion_tokens")),
+        cache_read_tokens=read_count(member(usage, "prompt_cache_hit_tokens")) if cached is None else cached,
+        cache_write_tokens=read_count(member(prompt, "cache_write_tokens")),
+        reasoning_tokens=read_count(member(member(usage, "completion_tokens_details"), "reasoning_tokens")),
     )
 
 
 def _input_and_output(usage: object) -> ReportedUsage:
     inside = member(usage, "input_tokens_details")
     output = member(usage, "output_tokens_details")
-    read, written = (_count(member(usage, name)) for name in _BESIDE)
-    thought = _count(member(output, "reasoning_tokens"))
+    read, written = (read_count(member(usage, name)) for name in _BESIDE)
+    thought = read_count(member(output, "reasoning_tokens"))
     return ReportedUsage(
         input_tokens=_with_cache_beside(usage),
-        output_tokens=_count(member(usage, "output_tokens")),
-        cache_read_tokens=_count(member(inside, "cached_tokens")) if read is None else read,
-        cache_write_tokens=_count(member(inside, "cache_write_tokens")) if written is None else written,
-        reasoning_tokens=_count(member(output, "thinking_tokens")) if thought is None else thought,
+        output_tokens=read_count(member(usage, "output_tokens")),
+        cache_read_tokens=read_count(member(inside, "cached_tokens")) if read is None else read,
+        cache_write_tokens=read_count(member(inside, "cache_write_tokens")) if written is None else written,
+        reasoning_tokens=read_count(member(output, "thinking_tokens")) if thought is None else thought,
     )
 
 
 def _with_cache_beside(usage: object) -> int | None:
     """Add what is counted beside the input. A cache field that is there but unreadable makes the sum unknown."""
     parts = [member(usage, "input_tokens"), *(member(usage, name) for name in _BESIDE)]
-    counts = [_count(part) for part in parts if part is not None]
+    counts = [read_count(part) for part in parts if part is not None]
     if parts[0] is None or None in counts:
         return None
-    return _count(sum(count for count in counts if count is not None))
-
-
-def _count(value: object) -> int | None:
-    number = integer(value)
-    return number if number is not None and 0 <= number <= MAX_COUNT else None
+    return read_count(sum(count for count in counts if count is not None))
