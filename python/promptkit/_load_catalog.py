@@ -149,7 +149,7 @@ def _by_id(cls: type[Checked], given: Any, kind: str, faults: list[Fault]) -> Fr
     if not isinstance(given, Iterable):
         faults.append(Fault(key=kind, message=f"Expected several of {cls.__name__}, got `{type(given).__name__}`."))
         return FrozenDict(found)
-    for index, definition in enumerate(given):
+    for index, definition in enumerate(given.values() if isinstance(given, Mapping) else given):
         if not isinstance(definition, cls):
             message = f"Expected a {cls.__name__}, got `{type(definition).__name__}`."
             faults.append(Fault(key=f"{kind}[{index}]", message=message))
@@ -191,6 +191,11 @@ def load_catalog(root: str | PathLike[str]) -> Catalog:
         raise InvalidConfigError(root_file.failure())
     settings = read_root(root_file.unwrap())
     faults = list(settings.faults)
+    faults.extend(
+        Fault(file=ROOT_FILE, key=f"paths.{name}", message=f"there is no folder {settings.folders[name]!r}.")
+        for name in settings.named
+        if not (folder / settings.folders[name]).is_dir()
+    )
     files = {f"backends.{name}": ROOT_FILE for name in settings.backends}
     files |= {f"profiles.{name}": ROOT_FILE for name in settings.profiles}
     prompts = _read_prompts(source, settings.folders["prompts"], files, faults)

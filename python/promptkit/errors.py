@@ -37,7 +37,7 @@ copying. Text that a model wrote is never part of ``str(error)``.
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import msgspec
 
@@ -244,10 +244,14 @@ class CapacityError(PromptKitError):
 class GenerationError(PromptKitError):
     """What a backend did instead of answering. A ModelClient raises it; ``transient`` decides whether to retry.
 
+    Where it is not given, ``transient`` is what failures of the class usually are.
+
     ``status`` is the HTTP status (or the one an error object inside a 200 names), ``provider_code`` the backend's
     own code as text, ``retry_after`` the wait it demanded in seconds, ``excerpt`` a bounded piece of an unreadable
     reply, ``reported`` the usage that came with the failure. Each is None where there was none.
     """
+
+    usually_transient: ClassVar[bool] = False  # what ``transient`` is when it is not given
 
     transient: bool
     status: int | None
@@ -261,7 +265,7 @@ class GenerationError(PromptKitError):
         self,
         message: str = "",
         *,
-        transient: bool = False,
+        transient: bool | None = None,
         status: int | None = None,
         provider_code: str | None = None,
         retry_after: float | None = None,
@@ -271,7 +275,7 @@ class GenerationError(PromptKitError):
     ) -> None:
         """Hold what is known of the failure."""
         super().__init__(message)
-        self.transient = transient
+        self.transient = self.usually_transient if transient is None else transient
         self.status = status
         self.provider_code = provider_code
         self.retry_after = retry_after
@@ -283,13 +287,19 @@ class GenerationError(PromptKitError):
 class ConnectError(GenerationError):
     """The backend could not be reached: nothing was generated."""
 
+    usually_transient = True
+
 
 class AttemptTimeoutError(GenerationError):
     """One attempt took longer than the backend's ``attempt_timeout``; what was generated is unknown."""
 
+    usually_transient = True
+
 
 class DisconnectedError(GenerationError):
     """The connection was lost before the whole reply had arrived; what was generated is unknown."""
+
+    usually_transient = True
 
 
 class BackendStatusError(GenerationError):
@@ -303,6 +313,8 @@ class AuthenticationError(BackendStatusError):
 class RateLimitError(BackendStatusError):
     """The backend asks to slow down (429); ``retry_after`` has its demand, if it made one."""
 
+    usually_transient = True
+
 
 class QuotaError(BackendStatusError):
     """The account's quota or credit is used up: waiting does not cure it."""
@@ -310,6 +322,8 @@ class QuotaError(BackendStatusError):
 
 class OverloadedError(BackendStatusError):
     """The backend has no capacity at the moment (503 or 529)."""
+
+    usually_transient = True
 
 
 class RejectedRequestError(BackendStatusError):

@@ -5,7 +5,7 @@
 >>> catalog = Catalog(
 ...     backends=[Backend(id="b", kind="chat_completions", base_url="http://localhost:1/v1")],
 ...     profiles=[Profile(id="p", backend="b", model="m")],
-...     prompts=[PromptDefinition(id="hi", messages=[MessageTemplate(role="user", content="Hi")], profile="p")],
+...     prompts=[PromptDefinition(id="hi", messages=(MessageTemplate(role="user", content="Hi"),), profile="p")],
 ... )
 >>> client = ScriptedClient("Hello!")
 >>> anyio.run(Engine(catalog, client=client).run, RunRequest(prompt_id="hi")).raw_output

@@ -143,7 +143,13 @@ def test_folders_can_be_moved(tmp_path: Path) -> None:
     paths = '[paths]\nprompts = "texts/all"\nschemas = "."\ninputs = "data"\n'
     catalog = loaded(
         tmp_path,
-        {"promptkit.toml": ROOT + paths, "texts/all/a/ask.toml": PROMPT, "prompts/b.toml": "{{", "s.json": "true"},
+        {
+            "promptkit.toml": ROOT + paths,
+            "texts/all/a/ask.toml": PROMPT,
+            "prompts/b.toml": "{{",
+            "s.json": "true",
+            "data/x": "",
+        },
     )
     assert list(catalog.prompts) == ["a/ask"]
     assert list(catalog.schemas) == ["s"]
@@ -781,3 +787,13 @@ def test_two_loaded_catalogs_combine_and_keep_both_inputs_folders(tmp_path: Path
 def test_the_root_is_text_or_a_path(tmp_path: Path) -> None:
     made = folder(tmp_path, {"promptkit.toml": ROOT})
     assert load_catalog(str(made)).profiles == load_catalog(made).profiles
+
+
+def test_a_folder_that_is_named_and_not_there_is_a_fault(tmp_path: Path) -> None:
+    made = folder(tmp_path, {"promptkit.toml": '[paths]\nprompts = "nosuch"\ninputs = "neither"\n'})
+    with pytest.raises(InvalidConfigError) as caught:
+        load_catalog(made)
+    assert [(fault.key, fault.message) for fault in caught.value.faults] == [
+        ("paths.prompts", "there is no folder 'nosuch'."),
+        ("paths.inputs", "there is no folder 'neither'."),
+    ]

@@ -7,10 +7,13 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.to_thread
+import msgspec
 import pytest
 
 from promptkit._effects.embedded import EmbeddedClient, model_options
@@ -28,7 +31,7 @@ from promptkit.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from promptkit._history import Node
 
@@ -78,7 +81,7 @@ def call(
 @pytest.fixture(scope="module", autouse=True)
 def loaded_once() -> Iterator[None]:
     """Keep the model between tests: loading is most of what each would take."""
-    model = borrow(model_options(call("").backend), lambda: fetch_default_model(print))
+    model = borrow(model_options(call("").backend), lambda _: fetch_default_model(print))
     yield
     give_back(model)
 
@@ -390,3 +393,32 @@ def test_one_core_is_left_to_others() -> None:
 def test_the_home_folder_in_a_path_is_resolved() -> None:
     path = model_options(call("Hi", options=EmbeddedOptions(model_path="~/m.gguf")).backend).path
     assert path == str(Path.home() / "m.gguf")
+
+
+@pytest.mark.anyio
+async def test_closing_ends_a_download_that_is_still_going_on() -> None:
+    started, ended = threading.Event(), threading.Event()
+
+    def endless(given_up: Callable[[], bool]) -> Path:
+        started.set()
+        while not given_up():
+            ended.wait(0.01)
+        ended.set()
+        msg = "given up"
+        raise ConnectError(msg, transient=False)
+
+    options = msgspec.structs.replace(model_options(call("Hi").backend), context_tokens=777)
+    model = borrow(options, endless)
+    stop = threading.Event()
+
+    def ask() -> None:
+        with pytest.raises(ConnectError):
+            model.answer(b"{}", stop)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    await anyio.to_thread.run_sync(started.wait)
+    stop.set()
+    await anyio.to_thread.run_sync(give_back, model)
+    assert ended.is_set()
+    thread.join()

@@ -163,3 +163,18 @@ def test_the_cache_folder_follows_xdg_and_ignores_a_relative_one(monkeypatch: py
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert default_model_path().parent == Path("/home/someone/.cache/promptkit")
     assert default_model_path().name == SMOLLM2.file_name == "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+def test_a_download_that_nobody_waits_for_is_ended(tmp_path: Path) -> None:
+    asked: list[None] = []
+
+    def given_up() -> bool:
+        asked.append(None)
+        return len(asked) > 2
+
+    endless = python("import threading; threading.Event().wait()")
+    with pytest.raises(ConnectError, match="nothing waited for it") as caught:
+        fetch_default_model(print, given_up, folder=tmp_path, weights=WEIGHTS, command=endless)
+    assert not caught.value.transient
+    assert len(asked) == 3
+    assert list(tmp_path.iterdir()) == []

@@ -276,3 +276,17 @@ def test_an_exchange_is_taken_where_one_belongs() -> None:
         CoordinateRequest(start=start, additional_turns=-1, next=lambda _: None)
     with pytest.raises(InvalidRequestError, match="next"):
         CoordinateRequest(start=start, additional_turns=1, next=5)  # type: ignore[arg-type]
+
+
+def test_a_value_that_is_none_of_the_choices_is_told_what_they_are() -> None:
+    with pytest.raises(InvalidConfigError, match="'chat_completion' is not one of 'chat_completions', 'embedded'"):
+        Backend(id="b", kind="chat_completion")  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequestError, match=r"role: 'usr' is not one of .*; did you mean 'user'\?"):
+        Message(role="usr", content="x")  # type: ignore[arg-type]
+
+
+def test_a_group_given_as_an_observer_is_told_what_to_give() -> None:
+    from promptkit import ExecutionGroup
+
+    with pytest.raises(InvalidRequestError, match=r"got `ExecutionGroup`: give its \.observe"):
+        RunRequest(prompt_id="x", observer=ExecutionGroup())  # type: ignore[arg-type]

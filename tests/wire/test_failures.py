@@ -178,8 +178,16 @@ def test_a_complaint_says_where() -> None:
 @pytest.mark.parametrize(
     ("status", "body", "remedy"),
     [
-        (401, {"error": {"message": "no"}}, "check the key in the environment variable that credential_env names"),
-        (403, {"error": {"message": "no"}}, "check the key in the environment variable that credential_env names"),
+        (
+            401,
+            {"error": {"message": "no"}},
+            "or the environment variable that credential_env names",
+        ),
+        (
+            403,
+            {"error": {"message": "no"}},
+            "or the environment variable that credential_env names",
+        ),
         (400, [{"error": {"code": 400, "message": "API key not valid."}}], "credential_env"),
         (402, {"error": {"message": "no"}}, "add credit"),
         (404, {"error": {"message": "no"}}, "check the backend's base_url and the profile's model"),

@@ -37,11 +37,12 @@ class SourceFile(NamedTuple):
 
 
 class Root(NamedTuple):
-    """What promptkit.toml says: definitions, and the folders of the rest."""
+    """What promptkit.toml says: definitions, and the folders of the rest; ``named`` are those that it names itself."""
 
     backends: dict[str, Backend]
     profiles: dict[str, Profile]
     folders: dict[str, str]
+    named: tuple[str, ...]
     faults: tuple[Fault, ...]
     unread: Unread
 
@@ -83,7 +84,7 @@ def read_root(source: SourceFile) -> Root:
     """Read promptkit.toml."""
     parsed = parse_toml(source)
     if isinstance(parsed, Failure):
-        return Root({}, {}, FOLDERS, (parsed.failure(),), Unread(profiles=Everything(), backends=Everything()))
+        return Root({}, {}, FOLDERS, (), (parsed.failure(),), Unread(profiles=Everything(), backends=Everything()))
     tables = parsed.unwrap()
     faults: list[Fault] = [
         Fault(file=source.name, key=key, message="is not a table of this file.", suggestion=near(key, TABLES))
@@ -92,9 +93,12 @@ def read_root(source: SourceFile) -> Root:
     ]
     backends, backend_faults = _read_section(Backend, tables.get("backends", {}), "backends", source.name)
     profiles, profile_faults = _read_section(Profile, tables.get("profiles", {}), "profiles", source.name)
-    folders, folder_faults = _read_folders(tables.get("paths", {}), source.name)
+    paths = tables.get("paths", {})
+    folders, folder_faults = _read_folders(paths, source.name)
     unread = Unread(profiles=_named(tables, "profiles"), backends=_named(tables, "backends"))
-    return Root(backends, profiles, folders, (*faults, *backend_faults, *profile_faults, *folder_faults), unread)
+    named = tuple(name for name in FOLDERS if isinstance(paths, dict) and paths.get(name) == folders[name])
+    found = (*faults, *backend_faults, *profile_faults, *folder_faults)
+    return Root(backends, profiles, folders, named, found, unread)
 
 
 def _named(tables: dict[str, Any], section: str) -> Container[str]:

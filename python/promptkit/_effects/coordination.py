@@ -22,7 +22,9 @@ Execute = Callable[[RunRequest], Awaitable[RunResult]]
 
 @final
 class Coordination:
-    """A coordination that runs once: ``await coordination``, or ``task_group.start_soon(coordination.run)``.
+    """A coordination that runs once: ``await coordination``.
+
+    In a task of its own: ``task_group.start_soon(coordination.run)``, or ``asyncio.create_task(coordination.run())``.
 
     An error or a cancellation leaves through the await as itself; ``result`` survives both. A second run is an
     EngineStateError, and a handle that is dropped without having run a RuntimeWarning. Made by ``Engine.coordinate``.

@@ -19,6 +19,7 @@ from promptkit._values.definitions import EmbeddedOptions
 from promptkit._wire.streamed import read_streamed, streaming_body
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from promptkit._values.definitions import Backend
@@ -77,8 +78,9 @@ class EmbeddedClient:
         return found
 
 
-def _default_path() -> Path:
-    return fetch_default_model(_LOGGER.info)
+def _default_path(given_up: Callable[[], bool]) -> Path:
+    # Warnings are shown where logging is not set up: nobody should wait for 100 MB without a word.
+    return fetch_default_model(_LOGGER.warning, given_up)
 
 
 def model_options(backend: Backend) -> ModelOptions:

@@ -24,6 +24,7 @@ import secrets
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -39,6 +40,7 @@ BATCH_TOKENS = 128  # of a prompt, between two chances to stop: 0.5 s with the d
 KEPT_PROMPTS_MIB = 512  # memory for the prompts of other branches; the library's own bound is 8 GiB
 
 _SAID = 200
+_PATIENCE = 15.0  # seconds, longer than the wait before a retry mostly is
 _EXIT_WAIT = 10.0
 _SOCKET_NAME = 100  # bytes, under the bound of every platform
 
@@ -61,11 +63,14 @@ class NativeServer(Protocol):
 class EmbeddedModel:
     """One model, loaded on first use; one generation at a time."""
 
-    def __init__(self, options: ModelOptions, default_path: Callable[[], Path]) -> None:
+    def __init__(self, options: ModelOptions, default_path: Callable[[Callable[[], bool]], Path]) -> None:
         self.users = 0
         self._options = options
         self._default_path = default_path
         self._lock = threading.Lock()
+        self._stops: list[threading.Event] = []  # of those who wait for an answer
+        self._unwanted_since: float | None = None
+        self._closing = threading.Event()
         self._server: NativeServer | None = None
 
     def answer(self, body: bytes, stop: threading.Event) -> list[bytes]:
@@ -81,20 +86,36 @@ class EmbeddedModel:
             chunks.append(chunk)
             return stop.is_set()
 
-        with self._lock:
-            if stop.is_set():
-                return chunks
-            if self._server is None:
-                _started.set()
-                self._server = _load(self._options, self._default_path)
-            try:
-                self._server.handle_chat_completions(body, take)
-            except (ValueError, RuntimeError) as error:  # what C++ threw
-                raise _rejected(error, body) from None
+        self._stops.append(stop)
+        try:
+            with self._lock:
+                if stop.is_set():
+                    return chunks
+                if self._server is None:
+                    _started.set()
+                    self._server = _load(self._options, lambda: self._default_path(self._given_up))
+                try:
+                    self._server.handle_chat_completions(body, take)
+                except (ValueError, RuntimeError) as error:  # what C++ threw
+                    raise _rejected(error, body) from None
+        finally:
+            self._stops.remove(stop)
         return chunks
+
+    def _given_up(self) -> bool:
+        """Say whether nobody has waited for the model for a while: a retry comes back before that."""
+        if self._closing.is_set():
+            return True
+        if not all(stop.is_set() for stop in self._stops):
+            self._unwanted_since = None
+            return False
+        now = time.monotonic()
+        self._unwanted_since = self._unwanted_since or now
+        return now - self._unwanted_since > _PATIENCE
 
     def unload(self, timeout: float = -1) -> None:
         """Wait for the generation that runs, ``timeout`` seconds if that is not negative, then free the memory."""
+        self._closing.set()
         if _inherited.is_set() or not self._lock.acquire(timeout=timeout):
             return
         self._server = None
@@ -125,7 +146,7 @@ _started = threading.Event()  # set: this process has begun to load a model
 _inherited = threading.Event()  # set: it did so before this one was forked from it
 
 
-def borrow(options: ModelOptions, default_path: Callable[[], Path]) -> EmbeddedModel:
+def borrow(options: ModelOptions, default_path: Callable[[Callable[[], bool]], Path]) -> EmbeddedModel:
     """Give the model of these options; it stays loaded until each borrower has given it back."""
     with _registry:
         model = _models.get(options)
@@ -168,7 +189,7 @@ def _load(options: ModelOptions, default_path: Callable[[], Path]) -> NativeServ
                 f"the model {str(path)!r} cannot be loaded: it is damaged, of a kind that this xllamacpp does not "
                 f"know, or needs more memory than there is (context_tokens is {options.context_tokens})"
             )
-            raise ConnectError(msg) from None
+            raise ConnectError(msg, transient=False) from None
 
 
 def _library() -> Any:
@@ -177,10 +198,10 @@ def _library() -> Any:
         return importlib.import_module("xllamacpp")
     except ModuleNotFoundError:
         msg = 'the embedded model needs the package xllamacpp: pip install "promptkit-engine[embedded]"'
-        raise ConnectError(msg) from None
+        raise ConnectError(msg, transient=False) from None
     except ImportError as error:
         msg = f"xllamacpp is installed but does not load ({plain(str(error), _SAID, None)}): slim systems lack libgomp1"
-        raise ConnectError(msg) from None
+        raise ConnectError(msg, transient=False) from None
 
 
 def _own_file(path: str) -> Path:
@@ -189,10 +210,10 @@ def _own_file(path: str) -> Path:
             magic = file.read(4)
     except OSError as error:
         msg = f"the model file {path!r} cannot be read ({error.strerror}): check the backend's embedded.model_path"
-        raise ConnectError(msg) from None
+        raise ConnectError(msg, transient=False) from None
     if magic != b"GGUF":
         msg = f"the model file {path!r} is not a GGUF file: check the backend's embedded.model_path"
-        raise ConnectError(msg)
+        raise ConnectError(msg, transient=False)
     return Path(path)
 
 
@@ -237,7 +258,7 @@ def _refuse_inherited() -> None:
             "this process was forked from one that had loaded an embedded model, whose threads did not come along: "
             'start processes with the "spawn" method, or fork before the first run'
         )
-        raise ConnectError(msg)
+        raise ConnectError(msg, transient=False)
 
 
 def _after_fork_in_child() -> None:

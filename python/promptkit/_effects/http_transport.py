@@ -104,7 +104,8 @@ class HttpTransport:
 
     def _request(self, client: httpx.AsyncClient, path: str, body: bytes) -> httpx.Request:
         headers = {
-            **self._backend.headers,
+            "user-agent": "promptkit",
+            **{name.lower(): value for name, value in self._backend.headers.items()},
             "content-type": "application/json",
             "accept": "application/json",
             "accept-encoding": "gzip, deflate",

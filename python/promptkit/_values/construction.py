@@ -11,13 +11,14 @@ import re
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cache
+from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_origin
 
 import msgspec
 from msgspec.structs import force_setattr
 
 from promptkit._values.frozen import UnfitError, frozen_json, frozen_mapping
-from promptkit.errors import Fault, InvalidConfigError, InvalidRequestError, PromptKitError
+from promptkit.errors import Fault, InvalidConfigError, InvalidRequestError, PromptKitError, near
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,11 +29,14 @@ Reader = Callable[[Any], Any]
 def _converter(annotation: Any) -> Reader:
     """Convert by annotation. The type goes into a struct of its own, whose plan msgspec makes once and keeps."""
     holder = msgspec.defstruct("_Field", [("value", annotation)])
+    choices = _choices(annotation)
 
     def read(value: Any) -> Any:
         if isinstance(value, AbstractSet):  # the order of a set differs between processes, and so would every hash
             msg = f"Expected `array`, got `{type(value).__name__}`"
             raise UnfitError(msg)
+        if choices and value not in choices:
+            raise UnfitError(_choice(value, choices))
         # bytes are native here: text for them would be taken for base64
         converted = msgspec.convert({"value": value}, holder, builtin_types=(bytes,)).value  # type: ignore[attr-defined]  # made above
         if isinstance(converted, str):
@@ -46,6 +50,24 @@ def _converter(annotation: Any) -> Reader:
     return read
 
 
+def _choices(annotation: Any) -> tuple[Any, ...]:
+    """Give what a field of literals takes, or nothing for another field."""
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    parts = get_args(annotation) if get_origin(annotation) is UnionType else ()
+    literals = [part for part in parts if get_origin(part) is Literal]
+    if not literals or any(part is not NoneType and part not in literals for part in parts):
+        return ()
+    return (*(choice for part in literals for choice in get_args(part)), *(None for part in parts if part is NoneType))
+
+
+def _choice(value: Any, choices: tuple[Any, ...]) -> str:
+    known = [choice for choice in choices if choice is not None]
+    suggestion = near(value, known) if isinstance(value, str) else None
+    hint = f"; did you mean {suggestion!r}?" if suggestion else ""
+    return f"{value!r} is not one of {', '.join(map(repr, known))}{hint}"[:300]
+
+
 CO_COROUTINE = 0x80  # of inspect, which is slow to import
 
 
@@ -55,7 +77,8 @@ def _function(value: Any) -> Any:
         raise UnfitError(msg)
     if value is None or callable(value):
         return value
-    msg = f"Expected a function, got `{type(value).__name__}`"
+    hint = ": give its .observe" if callable(getattr(value, "observe", None)) else ""
+    msg = f"Expected a function, got `{type(value).__name__}`{hint}"
     raise UnfitError(msg)
 
 

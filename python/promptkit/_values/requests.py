@@ -67,7 +67,8 @@ def _read_credential(value: Any) -> Any:
 class RunRequest(Checked, frozen=True, kw_only=True):
     """One run: which prompt, with which values, continuing what.
 
-    ``variables`` are JSON values for the templates, ``inputs`` the declared inputs. ``profile``, ``output`` and
+    ``variables`` are JSON values for the templates. ``inputs`` are the declared inputs: text and bytes are the content
+    itself, a path object (``pathlib.Path``) is a file below the inputs folder. ``profile``, ``output`` and
     ``session_id`` replace what the prompt says; the contract is replaced completely. ``appended_messages`` follow the
     prompt's own. ``observer`` receives the run's events. ``capture_exchange`` makes the result carry its exchange;
     ``continue_from`` puts an exchange's history before this prompt's messages and implies capture. Nothing but that

@@ -55,7 +55,8 @@ class CoordinateRequest(Checked, frozen=True, kw_only=True, eq=False):
     """One branch to lead: where it starts, at most how many continuations, and who chooses them.
 
     ``next`` is called with each completed response, the last permitted one too; with ``additional_turns`` 0 it is
-    still called once. ``observer`` receives the events of the continuations, after each request's own.
+    still called once. The request that it returns continues the branch, whatever its ``continue_from`` says; the rest
+    of it is as for ``Engine.run``. ``observer`` receives the events of the continuations, after each request's own.
 
     Raises InvalidRequestError, naming the field, for values of the wrong kind.
     """

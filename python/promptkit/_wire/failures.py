@@ -74,7 +74,7 @@ _NAMED_STATUSES = {
     "deadline_exceeded": 504,
     "overloaded_error": 529,
 }
-_CHECK_KEY = "check the key in the environment variable that credential_env names"
+_CHECK_KEY = "check the key: RunRequest.credential, or the environment variable that credential_env names"
 _REMEDIES: dict[type[BackendStatusError], str] = {
     AuthenticationError: f"{_CHECK_KEY}, and what it may use",
     QuotaError: "waiting does not cure this: add credit or raise the account's limit",
