@@ -52,7 +52,8 @@ def check_prerequisites():
 def run(what, *command):
     say(what)
     # The build backend looks for maturin on the PATH.
-    environment = {**os.environ, "PIP_REQUIRE_VIRTUALENV": "1", "PATH": os.pathsep.join([str(PYTHON.parent), os.environ.get("PATH", "")])}
+    path = os.pathsep.join([str(PYTHON.parent), os.environ.get("PATH", "")])
+    environment = {**os.environ, "PIP_REQUIRE_VIRTUALENV": "1", "PATH": path}
     finished = subprocess.run(command, cwd=ROOT, check=False, env=environment)  # noqa: S603
     if finished.returncode:
         stop(f"{what}: failed, see above")
