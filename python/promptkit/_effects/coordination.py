@@ -111,7 +111,10 @@ class _Branch:
                     self._keep(CoordinationResult(outcome=outcome))
                     return
                 case machine.Propagate() if self._error is not None:
-                    raise self._error
+                    try:
+                        raise self._error
+                    finally:
+                        self._error = None  # or it would keep itself alive, through its traceback and this frame
                 case _:
                     msg = f"the coordination machine gave {command!r}, which nothing led to"
                     raise EngineStateError(msg)
