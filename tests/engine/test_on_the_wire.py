@@ -189,3 +189,15 @@ async def test_cache_markers_are_sent_as_authored_and_stay_in_the_history(stub: 
         assert json.loads(request.messages)[0]["content"] == [
             {"type": "text", "text": "Long.", "cache_control": marker}
         ]
+
+
+async def test_a_long_body_that_is_sent_in_pieces_arrives_whole(stub: StubServer) -> None:
+    stub.say(ok("Rome."))
+    question = "é" * 200_000
+    async with Engine(small_catalog(stub.base_url)) as engine:
+        await engine.run(RunRequest(prompt_id="ask", variables={"question": question}))
+    request = stub.requests[0]
+    assert request.header("content-length") == str(len(request.body))
+    assert request.header("transfer-encoding") is None
+    assert request.json["messages"][1]["content"] == question
+    assert request.json["model"] == "warm-model"

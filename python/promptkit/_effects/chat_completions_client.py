@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from returns.result import Failure, Result
 
 from promptkit._effects.http_transport import HttpTransport
-from promptkit._wire.chat_completions import read_reply, request_body
+from promptkit._wire.chat_completions import read_reply, request_pieces
 
 if TYPE_CHECKING:
     import httpx
@@ -33,7 +33,7 @@ class ChatCompletionsClient:
         return reply.unwrap()
 
     async def _asked(self, call: GenerationCall) -> Result[GenerationReply, GenerationError]:
-        answer = await self._transport.post("/chat/completions", request_body(call), call.credential)
+        answer = await self._transport.post("/chat/completions", request_pieces(call), call.credential)
         return read_reply(
             answer.status,
             answer.headers,

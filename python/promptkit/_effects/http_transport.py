@@ -24,7 +24,7 @@ from promptkit.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Generator, Iterator
+    from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 
     from promptkit._values.definitions import Backend
     from promptkit._values.secret import Secret
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 
 MAX_REPLY_BYTES = 64 * 2**20
+LARGE_BODY = 64 * 2**10
 _GZIP = zlib.MAX_WBITS | 16
 CUT = (
     "Server disconnected",
@@ -72,8 +73,8 @@ class HttpTransport:
         self._own: httpx.AsyncClient | None = None
         self._closed = False
 
-    async def post(self, path: str, body: bytes, credential: Secret | None) -> HttpReply:
-        """Send a body and read the reply to its end. Redirects are not followed.
+    async def post(self, path: str, body: Sequence[bytes], credential: Secret | None) -> HttpReply:
+        """Send a body, given in pieces, and read the reply to its end. Redirects are not followed.
 
         Raises ConnectError and DisconnectedError (transient), MalformedReplyError for what is no HTTP or has a body
         that cannot be unpacked, EngineStateError for a client that is closed or belongs to another event loop, and
@@ -102,14 +103,14 @@ class HttpTransport:
             own, self._own = self._own, None
             await own.aclose()
 
-    def _request(self, client: httpx.AsyncClient, path: str, body: bytes) -> httpx.Request:
+    def _request(self, client: httpx.AsyncClient, path: str, body: Sequence[bytes]) -> httpx.Request:
         headers = {
             "user-agent": "promptkit",
             **{name.lower(): value for name, value in self._backend.headers.items()},
             "content-type": "application/json",
             "accept": "application/json",
             "accept-encoding": "gzip, deflate",
-            "content-length": str(len(body)),
+            "content-length": str(sum(map(len, body))),
         }
         # An attempt is bounded as a whole elsewhere; a pool wait cannot happen, permits are no more than connections.
         timeout = httpx.Timeout(None, connect=self._backend.connect_timeout)
@@ -136,17 +137,20 @@ class HttpTransport:
 
 
 class _Body(httpx.AsyncByteStream):
-    """A body in one piece. Not an async generator, as httpx's own is: one that a cancellation leaves is a warning."""
+    """A body in pieces. Not an async generator, as httpx's own is: one that a cancellation leaves is a warning.
 
-    def __init__(self, body: bytes) -> None:
-        self._body = body
+    A small body is sent at once; joining a large one would cost more than sending it in pieces.
+    """
+
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        self._pieces = pieces if sum(map(len, pieces)) > LARGE_BODY else [b"".join(pieces)]
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        return _Pieces([self._body])
+        return _Pieces(self._pieces)
 
 
 class _Pieces:
-    def __init__(self, pieces: list[bytes]) -> None:
+    def __init__(self, pieces: Sequence[bytes]) -> None:
         self._pieces = iter(pieces)
 
     def __aiter__(self) -> _Pieces:

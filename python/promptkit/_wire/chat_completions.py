@@ -50,13 +50,21 @@ _ENDED_IN_ERROR = {"message": "the generation ended with an error, which is not 
 
 
 def request_body(call: GenerationCall) -> bytes:
-    """Encode a call. The messages go in as the bytes that they are: a history costs one copy, not a decoding."""
+    """Encode a call in one piece."""
+    return b"".join(request_pieces(call))
+
+
+def request_pieces(call: GenerationCall) -> tuple[bytes, bytes, bytes]:
+    """Encode a call in three pieces that follow each other.
+
+    The messages are the piece in the middle, the bytes that they are: a long history is neither decoded nor copied.
+    """
     fields: dict[str, Any] = {**_settings(call), **_session(call), **_native_output(call)}
     for name, value in call.profile.extra.items():
         fields.setdefault(name, value)  # a name twice in one object is read differently by every server
     messages = call.encoded_messages("chat_completions").messages
     rest = b"," + msgspec.json.encode(fields)[1:] if fields else b"}"
-    return b"".join((b'{"model":', msgspec.json.encode(call.profile.model), b',"messages":', messages, rest))
+    return b'{"model":' + msgspec.json.encode(call.profile.model) + b',"messages":', messages, rest
 
 
 def read_reply(
