@@ -15,7 +15,34 @@ _Part: TypeAlias = (
 _Message: TypeAlias = tuple[_Role, str | Sequence[_Part], _Marker | None]
 _StoredMessage: TypeAlias = tuple[_Role, str | tuple[_Part, ...], _Marker | None]
 
-__all__ = ["Node", "Turn"]
+# Tokens (value, known, complete): input, output, read from a cache, written to one, reasoning.
+_Count: TypeAlias = tuple[int, bool, bool]
+_Usage: TypeAlias = tuple[_Count, _Count, _Count, _Count, _Count]
+
+__all__ = ["Group", "Node", "Turn"]
+
+@final
+class Group:
+    """The totals of the runs that it is told of. Usable in any thread; told and asked without running Python code."""
+
+    def __new__(cls) -> Group: ...
+    def observe_member(self, run_id: str) -> None:
+        """Take an event that ends nothing."""
+    def observe_terminal(
+        self, run_id: str, attempts: int, transient_retries: int, repair_calls: int, usage: _Usage
+    ) -> None:
+        """Take a terminal event, which counts if it is the first of its run.
+
+        A number beyond 64 bits is taken as the largest one, and so is a sum; as a count of tokens it is not complete
+        then. Raises `TypeError` or `ValueError`, and takes nothing, if a value has the wrong type or is negative.
+        """
+    def snapshot(self) -> tuple[list[str], list[bool], int, int, int, int, _Usage]:
+        """The group at this moment.
+
+        The run ids in the order in which they were first told of, for each whether it has ended, how many have,
+        attempts, transient retries, repair calls, usage. The usage is as it adds up: that of no run is neither known
+        nor incomplete.
+        """
 
 @final
 class Node:
@@ -50,6 +77,12 @@ class Turn:
         extra: Sequence[_Message] = (),
     ) -> bytes:
         """The `messages` array of a chat-completions request, compact JSON: these messages, then `extra`."""
+    def encode_anthropic(
+        self,
+        markers: Literal["cache_control", "omit"],
+        extra: Sequence[_Message] = (),
+    ) -> tuple[bytes, bytes | None]:
+        """The `messages` and the `system` array of an Anthropic request; None where no system message leads."""
     def digest(self, session_id: str | None) -> str:
         """The rendered digest, `sha256:` and 64 hexadecimal digits. Hashes only what is new since the history."""
     def messages(self) -> list[_StoredMessage]:

@@ -1,10 +1,12 @@
 """What goes into the tree comes out of it, in every form, and nothing else gets in."""
 
 import base64
+import contextlib
 import copy
 import hashlib
 import json
 import pickle
+from itertools import dropwhile
 from typing import Any, Literal
 
 import msgspec
@@ -20,6 +22,7 @@ MARKERS: tuple[Literal["omit", "cache_control", "prompt_cache_breakpoint"], ...]
     "cache_control",
     "prompt_cache_breakpoint",
 )
+ANTHROPIC_MARKERS: tuple[Literal["cache_control", "omit"], ...] = ("cache_control", "omit")
 
 
 class _Ephemeral(msgspec.Struct, tag_field="type", tag="ephemeral"):
@@ -107,6 +110,44 @@ def data_url(media_type: str, data: bytes) -> str:
     return f"data:{media_type};base64,{base64.b64encode(data).decode()}"
 
 
+def as_blocks(message: Any, markers: str) -> list[dict[str, Any]]:
+    _, content, marker = message
+    wire = [as_block(part) for part in ([("text", content)] if isinstance(content, str) else content)]
+    if wire and marker is not None and markers == "cache_control":
+        wire[-1]["cache_control"] = {"type": "ephemeral", **({"ttl": marker} if marker else {})}
+    return wire
+
+
+def as_block(part: Any) -> dict[str, Any]:
+    match part:
+        case ("text", text):
+            return {"type": "text", "text": text}
+        case ("image", media_type, data, url):
+            return {
+                "type": "image",
+                "source": {"type": "url", "url": url} if data is None else source(media_type, data),
+            }
+        case (_, media_type, data, filename):
+            title = {} if filename is None else {"title": filename}
+            return {"type": "document", "source": source(media_type, data)} | title
+    raise AssertionError(part)
+
+
+def source(media_type: str, data: bytes) -> dict[str, Any]:
+    return {"type": "base64", "media_type": media_type, "data": base64.b64encode(data).decode()}
+
+
+def as_anthropic(model: list[Any], markers: str) -> tuple[bytes, bytes | None]:
+    later = list(dropwhile(lambda message: message[0] in {"system", "developer"}, model))
+    system = [block for message in model[: len(model) - len(later)] for block in as_blocks(message, markers)]
+    wire: list[Any] = []
+    for message in later:
+        role, content, marker = message
+        plain = isinstance(content, str) and (marker is None or markers == "omit")
+        wire.append({"role": role, "content": content if plain else as_blocks(message, markers)})
+    return compact(wire), compact(system) if len(later) < len(model) else None
+
+
 def compact(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -117,6 +158,8 @@ def assert_agrees(turn: Turn, model: list[Any], session_id: str | None = None) -
     assert turn.digest(session_id) == recomputed_digest(model, session_id)
     for markers in MARKERS:
         assert turn.encode_chat(markers) == compact([as_chat(message, markers) for message in model])
+    for markers in ANTHROPIC_MARKERS:
+        assert turn.encode_anthropic(markers) == as_anthropic(model, markers)
 
 
 @given(conversations, conversations, st.text(), st.none() | st.text())
@@ -143,6 +186,60 @@ def test_a_history_is_a_byte_prefix_of_every_continuation_in_every_marker_mode(
     assert second.encode_chat(markers).startswith(first.encode_chat(markers)[:-1])
     assert second.encode_chat(markers, extra).startswith(second.encode_chat(markers)[:-1])
     assert second.encode_chat(markers, extra) == Turn(None, second.messages() + extra).encode_chat(markers)
+
+
+@given(conversations, conversations, conversations, st.text(), st.sampled_from(ANTHROPIC_MARKERS))
+@settings(deadline=None)
+def test_both_anthropic_arrays_are_byte_prefixes_of_those_of_every_continuation(
+    old: list[Any], new: list[Any], extra: list[Any], reply: str, markers: Any
+) -> None:
+    first = Turn(None, old)
+    second = Turn(first.capture("1", reply), new)
+    assert second.encode_anthropic(markers, extra) == Turn(None, second.messages() + extra).encode_anthropic(markers)
+    continued = second.encode_anthropic(markers, extra)
+    for before in (first, Turn(first.capture("1", reply), []), second):
+        messages, system = before.encode_anthropic(markers)
+        assert continued[0].startswith(messages[:-1])
+        assert (continued[1] or b"").startswith((system or b"")[:-1])
+
+
+def test_an_anthropic_call_carries_leading_instructions_apart_and_later_ones_in_place() -> None:
+    turn = Turn(
+        None,
+        [
+            ("system", "Be brief.", None),
+            ("developer", [("text", "One."), ("text", "Two.")], "5m"),
+            ("user", "Look.", ""),
+            ("system", "Now be long.", None),
+            ("user", [("image", "image/png", b"png", None), ("file", "application/pdf", b"pdf", "a.pdf")], "1h"),
+        ],
+    )
+    messages, system = turn.encode_anthropic("cache_control")
+    assert system is not None
+    assert json.loads(system) == [
+        {"type": "text", "text": "Be brief."},
+        {"type": "text", "text": "One."},
+        {"type": "text", "text": "Two.", "cache_control": {"type": "ephemeral", "ttl": "5m"}},
+    ]
+    assert json.loads(messages) == [
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "Look.", "cache_control": {"type": "ephemeral"}}],
+        },
+        {"role": "system", "content": "Now be long."},
+        {
+            "role": "user",
+            "content": [
+                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "cG5n"}},
+                {
+                    "type": "document",
+                    "source": {"type": "base64", "media_type": "application/pdf", "data": "cGRm"},
+                    "title": "a.pdf",
+                    "cache_control": {"type": "ephemeral", "ttl": "1h"},
+                },
+            ],
+        },
+    ]
 
 
 @pytest.mark.parametrize(
@@ -245,6 +342,13 @@ def test_wrong_arguments_are_refused_by_name() -> None:
         turn.encode_chat("none")
     with pytest.raises(TypeError, match=r"^extra\[0\] must be a tuple"):
         turn.encode_chat("omit", [1])
+    for encode in (turn.encode_chat, turn.encode_anthropic):
+        with pytest.raises(TypeError, match=r"^extra must be a sequence of messages, not NoneType"):
+            encode("omit", None)
+        with pytest.raises(TypeError, match=r"^markers must be a str, not NoneType"):
+            encode(None)
+    with pytest.raises(ValueError, match=r'^markers must be "cache_control" or "omit" in this form'):
+        turn.encode_anthropic("prompt_cache_breakpoint")
     with pytest.raises(TypeError, match=r"^messages must be a sequence of messages, not set"):
         Turn(None, set())  # type: ignore[arg-type]
     with pytest.raises(TypeError):
@@ -273,6 +377,35 @@ def test_whatever_is_given_is_stored_or_refused_as_an_ordinary_exception(value: 
         except (TypeError, ValueError):
             continue
         assert turn.message_count == len(attempt)
+
+
+@given(anything, anything)
+@settings(deadline=None)
+def test_every_method_answers_whatever_it_is_given_or_refuses_with_an_ordinary_exception(one: Any, two: Any) -> None:
+    turn: Any = Turn(None, [("user", "q", None)])
+    calls = (
+        lambda: Turn(one, two),
+        lambda: turn.encode_chat(one, two),
+        lambda: turn.encode_chat("omit", one),
+        lambda: turn.encode_anthropic(one, two),
+        lambda: turn.encode_anthropic("cache_control", one),
+        lambda: turn.digest(one),
+        lambda: turn.capture(one, two),
+    )
+    for call in calls:
+        # Any other exception, pyo3's for a panic among them, is none of these two and fails the test.
+        with contextlib.suppress(TypeError, ValueError):
+            call()
+    assert turn.messages() == [("user", "q", None)]
+
+
+@given(st.text("0123456789abcdefA\0", max_size=40) | st.uuids().map(lambda value: value.hex) | st.text())
+@settings(deadline=None)
+def test_any_run_id_comes_back_however_it_is_kept(run_id: str) -> None:
+    for new in ([("user", "q", None)], [("user", [("text", "q")], "5m"), ("user", "r", None)]):
+        node = Turn(None, new).capture(run_id, "a")  # type: ignore[arg-type]
+        assert node.run_id == run_id
+        assert Turn(node, []).capture("child", "").parent_run_id == run_id
 
 
 class TreeMachine(RuleBasedStateMachine):

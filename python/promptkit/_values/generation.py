@@ -58,17 +58,27 @@ class GenerationCall(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=T
         turn: Turn = self._turn
         return (*from_tuples(turn.messages()), *self._extra)
 
-    def encoded_messages(self, form: Literal["chat_completions"]) -> EncodedMessages:
+    def encoded_messages(self, form: Literal["chat_completions", "anthropic_messages"]) -> EncodedMessages:
         """Encode the messages for a dialect, with the cache markers in the form that the backend takes.
 
-        The array for a history is, without its closing bracket, a byte prefix of that of every continuation.
+        Each array for a history is, without its closing bracket, a byte prefix of that of every continuation.
+        For "anthropic_messages" the leading system and developer messages are in ``system``; a later one stays in
+        ``messages`` with its role. That form has no ``prompt_cache_breakpoint``: ValueError for a backend with it.
         """
-        if form != "chat_completions":
-            msg = f'unknown form {form!r}: "chat_completions" is the one there is'
-            raise ValueError(msg)
         turn: Turn = self._turn
         extra = [to_tuple(message) for message in self._extra]
-        return EncodedMessages(messages=turn.encode_chat(self.backend.cache_markers, extra))
+        markers = self.backend.cache_markers
+        match form:
+            case "chat_completions":
+                return EncodedMessages(messages=turn.encode_chat(markers, extra))
+            case "anthropic_messages":
+                if markers == "prompt_cache_breakpoint":
+                    msg = f"backend {self.backend.id!r}: the form {form!r} has no cache markers {markers!r}"
+                    raise ValueError(msg)
+                messages, system = turn.encode_anthropic(markers, extra)
+                return EncodedMessages(messages=messages, system=system)
+        msg = f'unknown form {form!r}: there are "chat_completions" and "anthropic_messages"'
+        raise ValueError(msg)
 
     def __repr__(self) -> str:
         """Name the call without its content."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Literal
+
+from msgspec.structs import force_setattr
 
 from promptkit._values.construction import Checked
 
@@ -82,12 +85,17 @@ def from_tuples(stored: Iterable[StoredTuple]) -> tuple[Message, ...]:
     return tuple(_message(*fields) for fields in stored)
 
 
+BLANK = Message(role="user", content="")
+
+
 def _message(role: Role, content: str | Iterable[PartTuple], marker: Literal["", "5m", "1h"] | None) -> Message:
-    return Message(
-        role=role,
-        content=content if isinstance(content, str) else tuple(_part(part) for part in content),
-        cache_control=None if marker is None else CacheControl(ttl=marker or None),
-    )
+    # A copy is not checked, as a new one would be: what comes out of the store was checked when it went in.
+    message = copy(BLANK)
+    force_setattr(message, "role", role)
+    force_setattr(message, "content", content if isinstance(content, str) else tuple(_part(part) for part in content))
+    if marker is not None:
+        force_setattr(message, "cache_control", CacheControl(ttl=marker or None))
+    return message
 
 
 def _part_tuple(part: ContentPart) -> PartTuple:

@@ -18,16 +18,12 @@ const START: [u32; 8] =
 /// The state after some input.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Saved {
-    chain: [u32; 8],
-    length: u64,
+    pub(crate) chain: [u32; 8],
+    /// How many bytes have been hashed.
+    pub(crate) length: u64,
 }
 
 impl Saved {
-    /// How many bytes have been hashed.
-    pub(crate) fn length(self) -> u64 {
-        self.length
-    }
-
     /// How many of the last bytes [`Hasher::resume`] needs again.
     #[allow(clippy::cast_possible_truncation, reason = "a remainder below 64")]
     pub(crate) fn pending(self) -> usize {

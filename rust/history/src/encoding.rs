@@ -3,8 +3,8 @@
 use std::str::FromStr;
 
 use crate::error::excerpt;
-use crate::fragment::{StoredContent, StoredMessage, StoredPart, unquoted};
-use crate::{Error, Fragment, Marker};
+use crate::fragment::{StoredContent, StoredMessage, StoredPart, View, unquoted};
+use crate::{Error, Marker, Role};
 
 /// How messages are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,9 +14,13 @@ pub enum Form {
     Canonical,
     /// The messages of a chat-completions request.
     Chat(Markers),
+    /// The messages of an Anthropic request, without the leading ones of the system and the developer.
+    Anthropic(Markers),
+    /// Those leading ones, as text blocks.
+    AnthropicSystem(Markers),
 }
 
-/// What a chat-completions backend is told about cache markers.
+/// What a backend is told about cache markers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Markers {
     /// Nothing.
@@ -83,19 +87,34 @@ impl Sink for Fill<'_> {
 /// A JSON array of messages that is ready to be written.
 #[derive(Debug)]
 pub struct Encoding<'a> {
-    fragments: Vec<&'a Fragment>,
+    views: Vec<View<'a>>,
     form: Form,
+    /// How many views lead with messages for the system alone, and how many messages of the next one do.
+    leading: (usize, usize),
     size: usize,
 }
 
 impl<'a> Encoding<'a> {
-    pub(crate) fn new(mut fragments: Vec<&'a Fragment>, form: Form) -> Self {
-        fragments.retain(|fragment| !fragment.is_empty());
-        let mut encoding = Self { fragments, form, size: 0 };
+    pub(crate) fn new(mut views: Vec<View<'a>>, form: Form) -> Self {
+        views.retain(|view| !view.is_empty());
+        let leading = match form {
+            Form::Canonical | Form::Chat(_) => (0, 0),
+            Form::Anthropic(_) | Form::AnthropicSystem(_) => leading(&views),
+        };
+        let mut encoding = Self { views, form, leading, size: 0 };
         let mut count = Count(0);
         encoding.write(&mut count);
         encoding.size = count.0;
         encoding
+    }
+
+    /// Whether no message belongs into the array.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        match self.form {
+            Form::AnthropicSystem(_) => self.leading == (0, 0),
+            _ => self.leading.0 == self.views.len(),
+        }
     }
 
     /// The exact number of bytes.
@@ -115,34 +134,81 @@ impl<'a> Encoding<'a> {
 
     fn write(&self, sink: &mut impl Sink) {
         sink.put(b"[");
-        for (position, fragment) in self.fragments.iter().enumerate() {
-            if position > 0 {
-                sink.put(b",");
+        let mut list = List { sink, started: false };
+        let (whole, begun) = self.leading;
+        match self.form {
+            Form::AnthropicSystem(markers) => {
+                for (position, view) in self.views.iter().take(whole + 1).enumerate() {
+                    let count = if position < whole { usize::MAX } else { begun };
+                    for message in view.messages().take(count) {
+                        write_blocks(&message, markers, &mut list);
+                    }
+                }
             }
-            write_fragment(fragment, self.form, sink);
+            _ => {
+                for (position, view) in self.views.iter().skip(whole).enumerate() {
+                    write_view(*view, if position == 0 { begun } else { 0 }, self.form, &mut list);
+                }
+            }
         }
         sink.put(b"]");
     }
 }
 
-/// Writes the messages of `fragment`, joined by commas.
-pub(crate) fn write_fragment(fragment: &Fragment, form: Form, sink: &mut impl Sink) {
-    if fragment.is_verbatim_in(form) {
-        return sink.put(fragment.text());
-    }
-    for (position, message) in fragment.messages().enumerate() {
-        if position > 0 {
-            sink.put(b",");
+/// How many messages the Anthropic form carries apart.
+fn leading(views: &[View<'_>]) -> (usize, usize) {
+    let is_system = |message: &StoredMessage<'_>| matches!(message.role, Role::System | Role::Developer);
+    for (position, view) in views.iter().enumerate() {
+        let count = view.messages().take_while(is_system).count();
+        if view.messages().nth(count).is_some() {
+            return (position, count);
         }
+    }
+    (views.len(), 0)
+}
+
+/// Puts commas between items.
+struct List<'a, S> {
+    sink: &'a mut S,
+    started: bool,
+}
+
+impl<S: Sink> List<'_, S> {
+    fn next(&mut self) -> &mut S {
+        if self.started {
+            self.sink.put(b",");
+        }
+        self.started = true;
+        self.sink
+    }
+}
+
+/// Writes the messages of `view`, joined by commas.
+pub(crate) fn write_fragment(view: View<'_>, form: Form, sink: &mut impl Sink) {
+    write_view(view, 0, form, &mut List { sink, started: false });
+}
+
+fn write_view(view: View<'_>, skipped: usize, form: Form, list: &mut List<'_, impl Sink>) {
+    if skipped == 0 && view.is_verbatim_in(form) {
+        if !view.is_empty() {
+            list.next().put(view.text);
+        }
+        return;
+    }
+    for message in view.messages().skip(skipped) {
         match form {
-            Form::Canonical => write_canonical(&message, sink),
-            Form::Chat(markers) => write_chat(&message, markers, sink),
+            Form::Canonical => write_canonical(&message, list.next()),
+            Form::Chat(markers) => write_message(&message, markers, write_chat_part, list.next()),
+            Form::Anthropic(markers) => {
+                write_message(&message, markers, write_anthropic_part, list.next());
+            }
+            Form::AnthropicSystem(markers) => write_blocks(&message, markers, list),
         }
     }
 }
 
 fn write_canonical(message: &StoredMessage<'_>, sink: &mut impl Sink) {
-    let Some(marker) = message.marker() else {
+    let Some(marker) = message.marker else {
         return sink.put(message.whole());
     };
     sink.put(open(message.whole()));
@@ -153,38 +219,65 @@ fn write_canonical(message: &StoredMessage<'_>, sink: &mut impl Sink) {
     });
 }
 
-fn write_chat(message: &StoredMessage<'_>, markers: Markers, sink: &mut impl Sink) {
-    let suffix = markers.suffix(message.marker());
+fn write_message<S: Sink>(
+    message: &StoredMessage<'_>,
+    markers: Markers,
+    write_part: fn(&StoredPart<'_>, &mut S),
+    sink: &mut S,
+) {
+    let suffix = markers.suffix(message.marker);
     match message.content() {
         StoredContent::Text(_) if suffix.is_empty() => sink.put(message.whole()),
         StoredContent::Text(text) => {
             sink.put(message.head());
-            sink.put(br#"[{"type":"text","text":"#);
-            sink.put(text);
-            sink.put(suffix);
-            sink.put(b"}]}");
+            sink.put(b"[");
+            write_text_block(text, suffix, sink);
+            sink.put(b"]}");
         }
         StoredContent::Parts(parts) => {
-            let last = parts.len().saturating_sub(1);
             sink.put(message.head());
             sink.put(b"[");
-            for (position, part) in parts.enumerate() {
-                if position > 0 {
-                    sink.put(b",");
-                }
-                write_chat_part(&part, sink);
-                if position == last {
-                    sink.put(suffix);
-                }
-                sink.put(b"}");
-            }
+            write_parts(parts, suffix, write_part, &mut List { sink, started: false });
             sink.put(b"]}");
         }
     }
 }
 
+/// Writes the content of a message as blocks that belong to no message.
+fn write_blocks<S: Sink>(message: &StoredMessage<'_>, markers: Markers, list: &mut List<'_, S>) {
+    let suffix = markers.suffix(message.marker);
+    match message.content() {
+        StoredContent::Text(text) => write_text_block(text, suffix, list.next()),
+        StoredContent::Parts(parts) => write_parts(parts, suffix, write_anthropic_part, list),
+    }
+}
+
+fn write_text_block(text: &[u8], suffix: &[u8], sink: &mut impl Sink) {
+    sink.put(br#"{"type":"text","text":"#);
+    sink.put(text);
+    sink.put(suffix);
+    sink.put(b"}");
+}
+
+fn write_parts<'a, S: Sink>(
+    parts: impl ExactSizeIterator<Item = StoredPart<'a>>,
+    suffix: &[u8],
+    write_part: fn(&StoredPart<'_>, &mut S),
+    list: &mut List<'_, S>,
+) {
+    let count = parts.len();
+    for (position, part) in parts.enumerate() {
+        let sink = list.next();
+        write_part(&part, sink);
+        if position + 1 == count {
+            sink.put(suffix);
+        }
+        sink.put(b"}");
+    }
+}
+
 /// Writes a part up to its closing brace.
-fn write_chat_part(part: &StoredPart<'_>, sink: &mut impl Sink) {
+fn write_chat_part<S: Sink>(part: &StoredPart<'_>, sink: &mut S) {
     match *part {
         StoredPart::Text { whole, .. } => sink.put(open(whole)),
         StoredPart::ImageData { media_type, data } => {
@@ -209,6 +302,38 @@ fn write_chat_part(part: &StoredPart<'_>, sink: &mut impl Sink) {
             sink.put(b"}");
         }
     }
+}
+
+/// Writes a part up to its closing brace.
+fn write_anthropic_part<S: Sink>(part: &StoredPart<'_>, sink: &mut S) {
+    match *part {
+        StoredPart::Text { whole, .. } => sink.put(open(whole)),
+        StoredPart::ImageData { media_type, data } => {
+            sink.put(br#"{"type":"image","source":"#);
+            write_base64_source(media_type, data, sink);
+        }
+        StoredPart::ImageUrl { url, .. } => {
+            sink.put(br#"{"type":"image","source":{"type":"url","url":"#);
+            sink.put(url);
+            sink.put(b"}");
+        }
+        StoredPart::File { media_type, data, filename } => {
+            sink.put(br#"{"type":"document","source":"#);
+            write_base64_source(media_type, data, sink);
+            if let Some(filename) = filename {
+                sink.put(br#","title":"#);
+                sink.put(filename);
+            }
+        }
+    }
+}
+
+fn write_base64_source(media_type: &[u8], data: &[u8], sink: &mut impl Sink) {
+    sink.put(br#"{"type":"base64","media_type":"#);
+    sink.put(media_type);
+    sink.put(br#","data":"#);
+    sink.put(data);
+    sink.put(b"}");
 }
 
 fn write_data_url(media_type: &[u8], data: &[u8], sink: &mut impl Sink) {

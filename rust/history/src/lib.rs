@@ -10,11 +10,13 @@ mod digest;
 mod encoding;
 mod error;
 mod fragment;
+mod group;
 mod message;
 mod tree;
 
 pub use encoding::{Encoding, Form, Markers};
 pub use error::Error;
 pub use fragment::{Builder, Fragment};
+pub use group::{Count, Group, Member, Snapshot, Totals};
 pub use message::{Content, ImageSource, Marker, Message, Part, Role};
 pub use tree::{Node, Turn};

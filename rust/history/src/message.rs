@@ -87,20 +87,46 @@ pub struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// About how many bytes the content has once it is encoded.
+    /// How many bytes the variable parts of the content have once they are encoded.
     #[must_use]
     pub fn size(&self) -> usize {
         let size = |part: &Part<'_>| match part {
-            Part::Text(text) | Part::Image { source: ImageSource::Url(text), .. } => text.len(),
-            Part::Image { source: ImageSource::Data(data), .. } | Part::File { data, .. } => {
-                data.len() / 3 * 4
+            Part::Text(text) => escaped_size(text),
+            Part::Image { media_type, source: ImageSource::Url(url) } => {
+                escaped_size(media_type) + escaped_size(url)
+            }
+            Part::Image { media_type, source: ImageSource::Data(data) } => {
+                escaped_size(media_type) + base64_size(data)
+            }
+            Part::File { media_type, data, filename } => {
+                let filename = filename.as_deref().map_or(0, escaped_size);
+                escaped_size(media_type) + base64_size(data) + filename
             }
         };
         match &self.content {
-            Content::Text(text) => text.len(),
+            Content::Text(text) => escaped_size(text),
             Content::Parts(parts) => parts.iter().map(size).sum(),
         }
     }
+}
+
+/// `serde_json` writes the escapes of RFC 8259, section 7: the short ones, and six bytes for other controls.
+fn escaped_size(text: &str) -> usize {
+    // Arithmetic without branches on runs of one length, whose sums fit a byte: a compiler makes vectors of that,
+    // and it takes a quarter of the time of a table.
+    let extra = |byte: u8| {
+        let control = u8::from(byte < 0x20);
+        let short = u8::from(byte.wrapping_sub(0x08) < 6) & u8::from(byte != 0x0b);
+        5 * control - 4 * short + u8::from(byte == b'"') + u8::from(byte == b'\\')
+    };
+    let (runs, rest) = text.as_bytes().as_chunks::<32>();
+    let run = |run: &[u8; 32]| usize::from(run.iter().fold(0_u8, |sum, byte| sum.wrapping_add(extra(*byte))));
+    let rest: usize = rest.iter().map(|byte| usize::from(extra(*byte))).sum();
+    text.len() + runs.iter().map(run).sum::<usize>() + rest
+}
+
+fn base64_size(data: &[u8]) -> usize {
+    data.len().div_ceil(3) * 4
 }
 
 /// The content of a message. One text and a list of one text part are different messages.
@@ -142,4 +168,18 @@ pub enum ImageSource<'a> {
     Data(Cow<'a, [u8]>),
     /// At an address that the backend reads.
     Url(Cow<'a, str>),
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_escaped_size_is_that_of_the_escaped_text(text in "[\\x00-\\x7f\u{e9}\u{1f600}]{0,200}") {
+            prop_assert_eq!(escaped_size(&text) + 2, serde_json::to_string(&text).unwrap().len());
+        }
+    }
 }

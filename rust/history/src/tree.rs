@@ -2,25 +2,52 @@
 //!
 //! Every walk is a loop, the drop included: a derived one would recurse once a turn and exhaust the stack.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::digest::{Hasher, Last, Saved};
 use crate::encoding::{Encoding, Form, Sink, write_fragment};
-use crate::fragment::{FRAME, quote};
+use crate::fragment::{FRAME, Shape, View, label_size, quote};
 use crate::{Builder, Content, Error, Fragment, Message, Role};
 
 /// What the digest covers starts with its name, and what varies most, the session id, comes last.
 const PREAMBLE: &[u8] = br#"["promptkit/rendered/1",["#;
 
 /// One captured exchange, its reply included, and all before it.
+///
+/// The fields of a [`Fragment`] and of a saved state lie side by side here, because their padding would cost each
+/// node 16 bytes more.
 #[derive(Debug)]
 pub struct Node {
     parent: Option<Arc<Node>>,
-    /// Its label is the run id.
-    fragment: Fragment,
-    message_count: usize,
-    /// After the last message of `fragment`.
-    saved: Saved,
+    /// A fragment whose label is the run id.
+    bytes: Box<[u8]>,
+    text_end: u32,
+    /// Of the ancestors too.
+    message_count: u32,
+    /// The state of the digest after the last message.
+    chain: [u32; 8],
+    hashed: Length,
+    shape: Shape,
+}
+
+/// A number of bytes below 256 TiB.
+#[derive(Clone, Copy, Debug)]
+struct Length([u8; 6]);
+
+impl Length {
+    fn new(length: u64) -> Result<Self, Error> {
+        match length.to_le_bytes() {
+            [low @ .., 0, 0] => Ok(Self(low)),
+            _ => Err(Error::TooLarge),
+        }
+    }
+
+    fn get(self) -> u64 {
+        let mut length = [0; 8];
+        length[..6].copy_from_slice(&self.0);
+        u64::from_le_bytes(length)
+    }
 }
 
 impl Node {
@@ -29,8 +56,8 @@ impl Node {
     /// # Errors
     ///
     /// None that a caller can cause.
-    pub fn run_id(&self) -> Result<&str, Error> {
-        self.fragment.label()
+    pub fn run_id(&self) -> Result<Cow<'_, str>, Error> {
+        self.view().label()
     }
 
     /// The exchange that this one continued.
@@ -47,13 +74,13 @@ impl Node {
     /// How many messages there are, ancestors included.
     #[must_use]
     pub fn message_count(&self) -> usize {
-        self.message_count
+        self.message_count as usize
     }
 
     /// How many bytes their canonical form has, a measure of how long a walk takes.
     #[must_use]
     pub fn size(&self) -> u64 {
-        self.saved.length()
+        self.hashed.get()
     }
 
     /// All messages, oldest first.
@@ -62,18 +89,26 @@ impl Node {
     ///
     /// None that a caller can cause.
     pub fn messages(&self) -> Result<Vec<Message<'_>>, Error> {
-        read(&fragments(Some(self)), self.message_count)
+        read(&views(Some(self)), self.message_count())
+    }
+
+    fn view(&self) -> View<'_> {
+        View::new(&self.bytes, self.text_end, self.shape)
+    }
+
+    fn saved(&self) -> Saved {
+        Saved { chain: self.chain, length: self.hashed.get() }
     }
 
     /// The end of the hashed text that the saved state does not cover. Mostly it lies in this node.
     fn tail(&self) -> Vec<u8> {
-        let wanted = self.saved.pending();
+        let wanted = self.saved().pending();
         let mut tail = Vec::with_capacity(wanted);
         let mut next = Some(self);
         while let Some(node) = next.filter(|_| tail.len() < wanted) {
             let mut last = Last::new(wanted - tail.len());
             last.put(if node.parent.is_none() { PREAMBLE } else { b"," });
-            write_fragment(&node.fragment, Form::Canonical, &mut last);
+            write_fragment(node.view(), Form::Canonical, &mut last);
             tail.splice(..0, last.bytes);
             next = node.parent.as_deref();
         }
@@ -113,13 +148,13 @@ impl Turn {
     /// How many messages there are.
     #[must_use]
     pub fn message_count(&self) -> usize {
-        self.history.as_ref().map_or(0, |node| node.message_count) + self.new.message_count()
+        self.history.as_ref().map_or(0, |node| node.message_count()) + self.new.message_count()
     }
 
     /// How many bytes the new messages have, a measure of how long a digest takes.
     #[must_use]
     pub fn new_size(&self) -> u64 {
-        self.new.text().len() as u64
+        u64::from(self.new.text_end)
     }
 
     /// About how many bytes all messages have, a measure of how long a walk takes.
@@ -134,16 +169,16 @@ impl Turn {
     ///
     /// None that a caller can cause.
     pub fn messages(&self) -> Result<Vec<Message<'_>>, Error> {
-        let mut all = fragments(self.history.as_deref());
-        all.push(&self.new);
+        let mut all = views(self.history.as_deref());
+        all.push(self.new.view());
         read(&all, self.message_count())
     }
 
     /// The JSON array of all messages, then those of `extra`.
     #[must_use]
     pub fn encode<'a>(&'a self, form: Form, extra: &'a Fragment) -> Encoding<'a> {
-        let mut all = fragments(self.history.as_deref());
-        all.extend([&self.new, extra]);
+        let mut all = views(self.history.as_deref());
+        all.extend([self.new.view(), extra.view()]);
         Encoding::new(all, form)
     }
 
@@ -171,25 +206,27 @@ impl Turn {
     ///
     /// [`Error::TooLarge`]
     pub fn capture(&self, run_id: &str, reply: &str) -> Result<Node, Error> {
-        let mut builder = Builder::continuing(&self.new, FRAME + reply.len() + run_id.len());
-        builder.push(&Message {
-            role: Role::Assistant,
-            content: Content::Text(reply.into()),
-            marker: None,
-        })?;
+        let reply = Message { role: Role::Assistant, content: Content::Text(reply.into()), marker: None };
+        let mut builder = Builder::continuing(&self.new, FRAME + reply.size() + label_size(run_id));
+        builder.push(&reply)?;
         let fragment = builder.finish(run_id)?;
+        let saved = self.hash(&fragment).save();
+        let before = self.history.as_ref().map_or(0, |node| node.message_count);
         Ok(Node {
-            saved: self.hash(&fragment).save(),
-            message_count: self.message_count() + 1,
             parent: self.history.clone(),
-            fragment,
+            message_count: before.checked_add(fragment.message_count).ok_or(Error::TooLarge)?,
+            bytes: fragment.bytes,
+            text_end: fragment.text_end,
+            shape: fragment.shape,
+            chain: saved.chain,
+            hashed: Length::new(saved.length)?,
         })
     }
 
     /// The hash of the history and then `new`.
     fn hash(&self, new: &Fragment) -> Hasher {
         let mut hasher = match &self.history {
-            Some(node) => Hasher::resume(node.saved, &node.tail()),
+            Some(node) => Hasher::resume(node.saved(), &node.tail()),
             None => Hasher::new(),
         };
         if self.history.is_none() {
@@ -197,25 +234,44 @@ impl Turn {
         } else if !new.is_empty() {
             hasher.put(b",");
         }
-        write_fragment(new, Form::Canonical, &mut hasher);
+        write_fragment(new.view(), Form::Canonical, &mut hasher);
         hasher
     }
 }
 
 /// The fragments of a node and its ancestors, oldest first.
-fn fragments(node: Option<&Node>) -> Vec<&Fragment> {
+fn views(node: Option<&Node>) -> Vec<View<'_>> {
     let mut found: Vec<_> =
-        std::iter::successors(node, |node| node.parent.as_deref()).map(|node| &node.fragment).collect();
+        std::iter::successors(node, |node| node.parent.as_deref()).map(Node::view).collect();
     found.reverse();
     found
 }
 
-fn read<'a>(fragments: &[&'a Fragment], count: usize) -> Result<Vec<Message<'a>>, Error> {
+fn read<'a>(views: &[View<'a>], count: usize) -> Result<Vec<Message<'a>>, Error> {
     let mut messages = Vec::with_capacity(count);
-    for fragment in fragments {
-        for message in fragment.messages() {
+    for view in views {
+        for message in view.messages() {
             messages.push(message.read()?);
         }
     }
     Ok(messages)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_with_its_counts_fills_an_allocation_of_96_bytes() {
+        // Two counts before it, and eight bytes of the allocator's.
+        assert_eq!(size_of::<Node>(), 72);
+    }
+
+    #[test]
+    fn a_length_is_kept_up_to_256_tib_and_refused_above() {
+        for length in [0, 1, (1 << 32) + 5, (1 << 48) - 1] {
+            assert_eq!(Length::new(length).unwrap().get(), length);
+        }
+        assert!(Length::new(1 << 48).is_err());
+    }
 }

@@ -79,11 +79,25 @@ fn fragment(messages: &[Message<'_>]) -> Fragment {
     builder.finish("").unwrap()
 }
 
-fn encode(turn: &Turn, markers: Markers, extra: &Fragment) -> Vec<u8> {
-    let encoding = turn.encode(Form::Chat(markers), extra);
+const FORMS: [Form; 7] = [
+    Form::Chat(Markers::Omit),
+    Form::Chat(Markers::CacheControl),
+    Form::Chat(Markers::PromptCacheBreakpoint),
+    Form::Anthropic(Markers::Omit),
+    Form::Anthropic(Markers::CacheControl),
+    Form::AnthropicSystem(Markers::Omit),
+    Form::AnthropicSystem(Markers::CacheControl),
+];
+
+fn encode(turn: &Turn, form: Form, extra: &Fragment) -> Vec<u8> {
+    let encoding = turn.encode(form, extra);
     let mut out = vec![0; encoding.size()];
     encoding.fill(&mut out);
     out
+}
+
+fn decode(turn: &Turn, form: Form) -> Value {
+    serde_json::from_slice(&encode(turn, form, &fragment(&[]))).unwrap()
 }
 
 /// The canonical form, built from quoted strings by hand because `serde_json` orders keys by name.
@@ -169,14 +183,63 @@ fn chat(message: &Message<'_>, markers: Markers) -> Value {
     json!({"role": message.role.as_str(), "content": content})
 }
 
+fn blocks(message: &Message<'_>, markers: Markers) -> Vec<Value> {
+    let base64 = |media_type: &str, data: &[u8]| json!({"type": "base64", "media_type": media_type, "data": STANDARD.encode(data)});
+    let part = |part: &Part<'_>| match part {
+        Part::Text(text) => json!({"type": "text", "text": text}),
+        Part::Image { source: ImageSource::Url(url), .. } => {
+            json!({"type": "image", "source": {"type": "url", "url": url}})
+        }
+        Part::Image { media_type, source: ImageSource::Data(data) } => {
+            json!({"type": "image", "source": base64(media_type, data)})
+        }
+        Part::File { media_type, data, filename: None } => {
+            json!({"type": "document", "source": base64(media_type, data)})
+        }
+        Part::File { media_type, data, filename: Some(name) } => {
+            json!({"type": "document", "source": base64(media_type, data), "title": name})
+        }
+    };
+    let mut blocks: Vec<_> = match &message.content {
+        Content::Text(text) => vec![json!({"type": "text", "text": text})],
+        Content::Parts(parts) => parts.iter().map(part).collect(),
+    };
+    if let (Markers::CacheControl, Some(marker), Some(last)) = (markers, message.marker, blocks.last_mut()) {
+        last["cache_control"] = match marker {
+            Marker::Unbounded => json!({"type": "ephemeral"}),
+            _ => json!({"type": "ephemeral", "ttl": marker.ttl()}),
+        };
+    }
+    blocks
+}
+
+fn anthropic(message: &Message<'_>, markers: Markers) -> Value {
+    let content = match &message.content {
+        Content::Text(text) if markers == Markers::Omit || message.marker.is_none() => json!(text),
+        _ => blocks(message, markers).into(),
+    };
+    json!({"role": message.role.as_str(), "content": content})
+}
+
 fn assert_agrees(node: &Arc<Node>, model: &[Message<'static>]) {
     assert_eq!(node.messages().unwrap(), model);
     assert_eq!(node.message_count(), model.len());
     let turn = Turn::new(Some(Arc::clone(node)), fragment(&[]));
     assert_eq!(turn.digest(None).unwrap(), digest(model, None));
     for markers in MARKERS {
-        let wire: Value = serde_json::from_slice(&encode(&turn, markers, &fragment(&[]))).unwrap();
+        let wire = decode(&turn, Form::Chat(markers));
         assert_eq!(wire, model.iter().map(|message| chat(message, markers)).collect::<Value>());
+    }
+    let leads = |message: &&Message<'_>| matches!(message.role, Role::System | Role::Developer);
+    let leading = model.iter().take_while(leads).count();
+    for markers in [Markers::Omit, Markers::CacheControl] {
+        let messages = model[leading..].iter().map(|message| anthropic(message, markers));
+        assert_eq!(decode(&turn, Form::Anthropic(markers)), messages.collect::<Value>());
+        let system = model[..leading].iter().flat_map(|message| blocks(message, markers));
+        assert_eq!(decode(&turn, Form::AnthropicSystem(markers)), system.collect::<Value>());
+        let nothing = fragment(&[]);
+        assert_eq!(turn.encode(Form::AnthropicSystem(markers), &nothing).is_empty(), leading == 0);
+        assert_eq!(turn.encode(Form::Anthropic(markers), &nothing).is_empty(), leading == model.len());
     }
 }
 
@@ -222,9 +285,9 @@ proptest! {
     ) {
         let first = Turn::new(None, fragment(&old));
         let second = Turn::new(Some(Arc::new(first.capture("1", &reply).unwrap())), fragment(&new));
-        for markers in MARKERS {
-            let before = encode(&first, markers, &fragment(&[]));
-            let after = encode(&second, markers, &fragment(&extra));
+        for form in FORMS {
+            let before = encode(&first, form, &fragment(&[]));
+            let after = encode(&second, form, &fragment(&extra));
             prop_assert!(after.starts_with(&before[..before.len() - 1]));
         }
     }
@@ -239,9 +302,9 @@ proptest! {
         all.extend(new.clone());
         all.extend(extra.clone());
         let whole = Turn::new(None, fragment(&all));
-        for markers in MARKERS {
-            let split = encode(&split, markers, &fragment(&extra));
-            prop_assert_eq!(split, encode(&whole, markers, &fragment(&[])));
+        for form in FORMS {
+            let split = encode(&split, form, &fragment(&extra));
+            prop_assert_eq!(split, encode(&whole, form, &fragment(&[])));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `promptkit._history`: the conversation tree for Python.
 
 mod error;
+mod group;
 mod lock;
 mod message;
 mod node;
@@ -15,6 +16,8 @@ mod turn;
 /// in, with the parts in a tuple.
 #[pyo3::pymodule(gil_used = false)]
 mod _history {
+    #[pymodule_export]
+    use crate::group::Group;
     #[pymodule_export]
     use crate::node::Node;
     #[pymodule_export]

@@ -52,7 +52,7 @@ pub(crate) fn read_messages(argument: &str, messages: &Bound<'_, PyAny>) -> PyRe
         .cast::<PySequence>()
         .map_err(|_| Refusal::wrong_type(&argument, "a sequence of messages", messages))?
         .to_tuple()?;
-    let mut builder = Builder::with_capacity(messages.len());
+    let mut builder = Builder::default();
     for (position, message) in messages.iter_borrowed().enumerate() {
         push_message(&mut builder, &message, Place { argument, message: position, part: None, field: "" })?;
     }

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use promptkit_history as history;
@@ -16,13 +17,13 @@ pub(crate) struct Node(pub(crate) Arc<history::Node>);
 impl Node {
     /// The run that made this exchange.
     #[getter]
-    fn run_id(&self) -> Result<&str, Refusal> {
+    fn run_id(&self) -> Result<Cow<'_, str>, Refusal> {
         run_id(&self.0)
     }
 
     /// The run that made the exchange which this one continued, None for a first one.
     #[getter]
-    fn parent_run_id(&self) -> Result<Option<&str>, Refusal> {
+    fn parent_run_id(&self) -> Result<Option<Cow<'_, str>>, Refusal> {
         self.0.parent().map(|parent| run_id(parent)).transpose()
     }
 
@@ -45,6 +46,6 @@ impl Drop for Node {
     }
 }
 
-fn run_id(node: &history::Node) -> Result<&str, Refusal> {
+fn run_id(node: &history::Node) -> Result<Cow<'_, str>, Refusal> {
     node.run_id().map_err(|error| Refusal::history(&"run_id", error))
 }

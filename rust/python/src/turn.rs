@@ -1,7 +1,8 @@
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use promptkit_history as history;
-use promptkit_history::{Form, Fragment};
+use promptkit_history::{Encoding, Form, Fragment, Markers};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
@@ -35,21 +36,39 @@ impl Turn {
     /// `markers` says what becomes of cache markers. A history's array without its closing bracket is a prefix of
     /// that of every continuation with the same `markers`, byte for byte. Raises `ValueError` or `TypeError` for
     /// unknown markers and for messages that are not well-formed.
-    #[pyo3(signature = (markers, extra = None), text_signature = "(self, markers, extra=())")]
+    #[pyo3(signature = (markers, extra = Extra::Absent), text_signature = "(self, markers, extra=())")]
     fn encode_chat<'py>(
         &self,
         py: Python<'py>,
         markers: &Bound<'py, PyAny>,
-        extra: Option<&Bound<'py, PyAny>>,
+        extra: Extra<'py>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let markers = read_text(markers, "markers")?;
-        let form = Form::Chat(markers.parse().map_err(|error| Refusal::history(&"markers", error))?);
-        let extra = extra.map_or_else(|| Ok(Fragment::default()), |extra| read_messages("extra", extra))?;
-        let encoding = unlocked(py, self.0.size(), || self.0.encode(form, &extra));
-        PyBytes::new_with(py, encoding.size(), |out| {
-            unlocked(py, out.len() as u64, || encoding.fill(out));
-            Ok(())
-        })
+        let (markers, extra) = (read_markers(markers)?, extra.read()?);
+        self.encode(py, Form::Chat(markers), &extra, write)
+    }
+
+    /// The `messages` and the `system` array of an Anthropic request, compact JSON: these messages, then `extra`.
+    ///
+    /// `system` has the text blocks of the leading messages whose role is "system" or "developer", None where there
+    /// is no such message; a later one stays where it is, with its role. Each array without its closing bracket is a
+    /// prefix of that of every continuation, as with `encode_chat`. Raises what `encode_chat` raises, and `ValueError`
+    /// for the markers that this form does not have.
+    #[pyo3(signature = (markers, extra = Extra::Absent), text_signature = "(self, markers, extra=())")]
+    fn encode_anthropic<'py>(
+        &self,
+        py: Python<'py>,
+        markers: &Bound<'py, PyAny>,
+        extra: Extra<'py>,
+    ) -> PyResult<(Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>)> {
+        let (markers, extra) = (read_markers(markers)?, extra.read()?);
+        if markers == Markers::PromptCacheBreakpoint {
+            return Err(Refusal::wrong_shape(&"markers", "\"cache_control\" or \"omit\" in this form").into());
+        }
+        let messages = self.encode(py, Form::Anthropic(markers), &extra, write)?;
+        let system = self.encode(py, Form::AnthropicSystem(markers), &extra, |py, encoding| {
+            (!encoding.is_empty()).then(|| write(py, encoding)).transpose()
+        })?;
+        Ok((messages, system))
     }
 
     /// The rendered digest: "sha256:" and the SHA-256, in lower-case hexadecimal, of the compact JSON
@@ -74,6 +93,54 @@ impl Turn {
         let node = unlocked(py, size, || self.0.capture(run_id, reply));
         Ok(Node(Arc::new(node.map_err(|error| Refusal::history(&"reply", error))?)))
     }
+}
+
+impl Turn {
+    fn encode<'py, T>(
+        &self,
+        py: Python<'py>,
+        form: Form,
+        extra: &Fragment,
+        write: impl FnOnce(Python<'py>, &Encoding<'_>) -> PyResult<T>,
+    ) -> PyResult<T> {
+        let encoding = unlocked(py, self.0.size(), || self.0.encode(form, extra));
+        write(py, &encoding)
+    }
+}
+
+/// Messages that may be left out, which None is not.
+pub(crate) enum Extra<'py> {
+    Absent,
+    Given(Bound<'py, PyAny>),
+}
+
+impl<'py> FromPyObject<'_, 'py> for Extra<'py> {
+    type Error = Infallible;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> Result<Self, Infallible> {
+        Ok(Self::Given(value.to_owned()))
+    }
+}
+
+impl Extra<'_> {
+    fn read(self) -> PyResult<Fragment> {
+        match self {
+            Self::Absent => Ok(Fragment::default()),
+            Self::Given(messages) => read_messages("extra", &messages),
+        }
+    }
+}
+
+fn read_markers(markers: &Bound<'_, PyAny>) -> PyResult<Markers> {
+    let markers = read_text(markers, "markers")?;
+    Ok(markers.parse().map_err(|error| Refusal::history(&"markers", error))?)
+}
+
+fn write<'py>(py: Python<'py>, encoding: &Encoding<'_>) -> PyResult<Bound<'py, PyBytes>> {
+    PyBytes::new_with(py, encoding.size(), |out| {
+        unlocked(py, out.len() as u64, || encoding.fill(out));
+        Ok(())
+    })
 }
 
 impl Drop for Turn {
