@@ -2,10 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup demo test check format clean
+.PHONY: help setup demo test check format bench bench-peers clean
 
 help: ## list the commands
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 setup: ## make .venv: tools, the history store built from source, promptkit in editable form
 	@command -v $(PYTHON) >/dev/null || { echo "setup: $(PYTHON) is not on the PATH: install Python 3.11 or newer, or give make PYTHON=..."; exit 1; }
@@ -30,6 +30,12 @@ check: setup ## format, lint, types, stubs, layers
 format: setup ## put the code into its form
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format --quiet . && cargo fmt --all
 
+bench: setup ## measure long histories, beside what people use today (6 minutes, 2 without the peers)
+	@$(BIN)/python benches/history.py
+
+bench-peers: ## make .venv-peers: pydantic-ai, LangGraph and llm, for make bench
+	@$(PYTHON) -m venv .venv-peers && .venv-peers/bin/python -m pip --quiet --disable-pip-version-check install -r benches/peers.txt
+
 clean: ## delete what the commands made
-	@rm -rf .venv target .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
-	@find python tests examples -name __pycache__ -prune -exec rm -rf {} + && rm -f python/promptkit/_history*.so
+	@rm -rf .venv .venv-peers target .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@find python tests examples benches -name __pycache__ -prune -exec rm -rf {} + && rm -f python/promptkit/_history*.so

@@ -1,0 +1,43 @@
+"""The benchmarks measure the same thing everywhere: every operation runs once, at depth 2."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHES = Path(__file__).parents[2] / "benches"
+PEERS_PYTHON = BENCHES.parent / ".venv-peers" / "bin" / "python"
+MEASURED = ("build", "build_body", "body", "digest", "details", "branch", "drop", "cold_body", "copy")
+HERE = ("promptkit_store", "plain_list", "parent_chain", "deep_copies")
+PEERS = ("pydantic_ai_agent", "langgraph_saver", "llm_conversation") if PEERS_PYTHON.exists() else ()
+
+
+def _ask(name: str, *commands: tuple[str, dict[str, Any]]) -> list[Any]:
+    python = PEERS_PYTHON if name in PEERS else sys.executable
+    lines = "".join(json.dumps(command) + "\n" for command in commands)
+    command = [str(python), str(BENCHES / "worker.py"), name]
+    answers = subprocess.run(command, input=lines, capture_output=True, text=True, check=True).stdout.splitlines()
+    return [json.loads(answer) for answer in answers]
+
+
+@pytest.mark.parametrize("name", HERE + PEERS)
+def test_every_implementation_is_measured_and_holds_the_same_conversation(name: str) -> None:
+    measured = [("measure", {"what": what, "depth": 2, "count": 1, "limit": 10}) for what in MEASURED]
+    said, _, *figures = _ask(name, ("conversation", {"depth": 2}), ("hold", {"depth": 2}), *measured)
+    assert all({"cpu", "wall"} == set(figure) for figure in figures)
+    assert len(figures) == len(MEASURED)
+    told = said["loaded"]
+    assert [role for role, _ in told] == ["user", "assistant"] * 2
+    assert [len(text) for _, text in told] == [400, 800] * 2
+    assert said["grown"] == said["built"] == told
+    assert said["branched"] == [*told, ["user", "left?"], ["assistant", "Left."]]
+    messages = [{"role": role, "content": text} for role, text in told]
+    assert said["sent"] == [messages[:1], messages[:3]]
+    assert said["body"] == [*messages, {"role": "user", "content": "right?"}]
+    assert said["repeatable digest"]
+    assert told == _ask("plain_list", ("conversation", {"depth": 2}))[0]["loaded"]
