@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup demo test check format bench bench-peers clean
+.PHONY: help setup demo test check format bench bench-peers fuzz clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -30,11 +30,15 @@ check: setup ## format, lint, types, stubs, layers
 format: setup ## put the code into its form
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format --quiet . && cargo fmt --all
 
-bench: setup ## measure long histories, beside what people use today (6 minutes, 2 without the peers)
-	@$(BIN)/python benches/history.py
+bench: setup ## measure long histories, beside what people use today (7 minutes, 3 without the peers)
+	@$(BIN)/python benches/history.py && $(BIN)/python benches/limits.py
 
 bench-peers: ## make .venv-peers: pydantic-ai, LangGraph and llm, for make bench
 	@$(PYTHON) -m venv .venv-peers && .venv-peers/bin/python -m pip --quiet --disable-pip-version-check install -r benches/peers.txt
+
+fuzz: ## look for a conversation that the encoder gets wrong, for a minute (a nightly Rust and cargo-fuzz)
+	@cargo fuzz --version >/dev/null 2>&1 || { echo "fuzz: cargo-fuzz is not installed: cargo install cargo-fuzz"; exit 1; }
+	@cd rust/history && cargo +nightly fuzz run encode -- -max_total_time=60
 
 clean: ## delete what the commands made
 	@rm -rf .venv .venv-peers target .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

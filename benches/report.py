@@ -110,7 +110,13 @@ def goals(figures: Mapping[str, float]) -> list[dict[str, str]]:
             "measured": measured,
             "gate": gate,
             "target": target,
-            "verdict": "PASS, target" if best else "PASS, gate" if enough else "FAIL",
+            "verdict": "PASS, target"
+            if best
+            else "FAIL"
+            if not enough
+            else "target missed"
+            if gate == "-"
+            else "PASS, gate",
         }
         for row, goal, measured, gate, target, enough, best in rows
     ]

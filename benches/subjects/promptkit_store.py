@@ -30,12 +30,12 @@ class Implementation(Subject):
         return history
 
     def grow(self, history: Node | None, user: str, reply: str) -> Node:
-        return Turn(history, [("user", user, None)]).capture(f"run-{next(self._runs):032d}", reply)
+        return Turn(history, [("user", user, None)]).capture(f"{next(self._runs):032x}", reply)
 
     def grow_with_body(self, history: Node | None, user: str, reply: str) -> tuple[Node, bytes]:
         turn = Turn(history, [("user", user, None)])
         body = turn.encode_chat("omit")
-        return turn.capture(f"run-{next(self._runs):032d}", reply), body
+        return turn.capture(f"{next(self._runs):032x}", reply), body
 
     branch = grow
 
