@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,42 +22,42 @@ TITLES = {
 }
 
 
-class Subject:
+class Subject(ABC):
     """One implementation. A history is whatever it keeps conversations in; `load([])` gives an empty one."""
 
     packages: ClassVar[tuple[str, ...]] = ()  # whose versions are reported
 
+    @abstractmethod
     def load(self, turns: Iterable[tuple[str, str]]) -> Any:
         """Make a history of these turns, the fastest way there is; the set-up of the other measurements."""
-        raise NotImplementedError
 
+    @abstractmethod
     def grow(self, history: Any, user: str, reply: str) -> Any:
         """Go on with a turn. What was there before need not stay usable."""
-        raise NotImplementedError
 
     def grow_with_body(self, history: Any, user: str, reply: str) -> tuple[Any, bytes]:
         """Go on with a turn, and make the body that its request sends on the way."""
         return self.grow(history, user, reply), self.body(history, user)
 
+    @abstractmethod
     def branch(self, history: Any, user: str, reply: str) -> Any:
         """Go on with a turn, while the history stays usable for others."""
-        raise NotImplementedError
 
+    @abstractmethod
     def body(self, history: Any, user: str) -> bytes:
         """Make the `messages` array of the next chat-completions request."""
-        raise NotImplementedError
 
     def digest(self, history: Any, user: str) -> str:
         """Hash what the next request says. Without a digest of its own, an implementation hashes its body."""
         return sha256(self.body(history, user)).hexdigest()
 
+    @abstractmethod
     def details(self, history: Any) -> Sequence[Any]:
         """Give every message as an object."""
-        raise NotImplementedError
 
-    def drop(self, history: Any) -> None:
+    def drop(self, history: Any) -> None:  # noqa: B027  # most keep nothing elsewhere
         """Forget what is kept elsewhere than in the history."""
 
+    @abstractmethod
     def pair(self, message: Any) -> tuple[str, str]:
         """Give role and text of one of the details. Not measured."""
-        raise NotImplementedError
