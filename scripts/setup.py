@@ -36,9 +36,12 @@ def fingerprint():
     return digest.hexdigest()
 
 
-def check_prerequisites():
+def check_python():
     if sys.version_info < (3, 11):
         stop("Python 3.11 or newer is needed, and this is %d.%d: make PYTHON=python3.12" % sys.version_info[:2])
+
+
+def check_prerequisites():
     if shutil.which("cargo") is None:
         stop("cargo is not on the PATH: the history store is written in Rust; install a Rust toolchain (rustup)")
     if os.name == "posix" and not any(map(shutil.which, ("cc", "gcc", "clang"))):
@@ -60,9 +63,10 @@ def run(what, *command):
 
 
 def main():
-    check_prerequisites()
+    check_python()
     wanted = fingerprint()
     if not (STAMP.exists() and STAMP.read_text() == wanted and PYTHON.exists()):
+        check_prerequisites()
         make_environment()
         STAMP.write_text(wanted)
         say("done")
