@@ -11,7 +11,8 @@ from promptkit._effects.credentials import resolve_credential
 from promptkit._effects.input_files import FolderReader
 from promptkit._effects.preparation import prepare
 from promptkit._effects.prepared_execution import Payload, PreparedExecution
-from promptkit._effects.run import RunDriver, or_raise
+from promptkit._effects.raising import or_raise
+from promptkit._effects.run import RunDriver
 from promptkit._effects.shared import Shared
 from promptkit._load_catalog import Catalog, definitions_of
 from promptkit._prepare.pipeline import Prepared, details

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from returns.pipeline import is_successful
+from returns.result import Failure
 
 from promptkit._values.schemas import compile_schema
 from promptkit._values.templates import compile_template
@@ -76,7 +76,7 @@ def _schema_faults(definitions: Definitions, files: Mapping[str, str]) -> Iterat
 
 def _uncompilable(schema: object, key: str, file: str | None) -> Iterator[Fault]:
     compiled = compile_schema(schema)
-    if not is_successful(compiled):
+    if isinstance(compiled, Failure):
         yield Fault(message=f"is not a usable JSON Schema: {compiled.failure()}", key=key, file=file)
 
 
@@ -96,7 +96,7 @@ def _prompt_faults(
         sources.append((f"{where}.session", prompt.session))
     for key, source in sources:
         compiled = compile_template(source)
-        if not is_successful(compiled):
+        if isinstance(compiled, Failure):
             whole = False
             fault = compiled.failure()
             line = "" if fault.line is None else f" (line {fault.line} of the template)"

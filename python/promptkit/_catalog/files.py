@@ -7,6 +7,7 @@ import re
 import tomllib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec.structs import replace
 from returns.result import Failure, Result, Success
 
 from promptkit._catalog.consistency import Everything, Unread, inconsistencies
@@ -212,8 +213,6 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _in_file(faults: tuple[Fault, ...], file: str) -> list[Fault]:
-    from msgspec.structs import replace
-
     return [replace(fault, file=file) for fault in faults]
 
 

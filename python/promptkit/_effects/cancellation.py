@@ -32,10 +32,7 @@ async def finish(work: Callable[[], Awaitable[None]]) -> None:
 async def _finish_on_asyncio(task: asyncio.Task[object], work: Callable[[], Awaitable[None]]) -> None:
     import asyncio
 
-    async def run() -> None:
-        await work()
-
-    working = asyncio.ensure_future(run())
+    working = asyncio.ensure_future(work())
     cancelled: tuple[object, ...] | None = None
     while not working.done():
         try:

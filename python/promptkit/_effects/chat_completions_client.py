@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from returns.result import Failure, Result
-
 from promptkit._effects.http_transport import HttpTransport
+from promptkit._effects.raising import or_raise
 from promptkit._wire.chat_completions import read_reply, request_pieces
 
 if TYPE_CHECKING:
     import httpx
+    from returns.result import Result
 
     from promptkit._effects.surroundings import Surroundings
     from promptkit._values.definitions import Backend
@@ -27,10 +27,8 @@ class ChatCompletionsClient:
 
     async def generate(self, call: GenerationCall) -> GenerationReply:
         """Make one attempt."""
-        reply = await self._asked(call)
-        if isinstance(reply, Failure):
-            raise reply.failure()  # here, where no variable holds what came back: a backend may echo the key
-        return reply.unwrap()
+        # Raised out here, where no variable holds what came back: a backend may echo the key.
+        return or_raise(await self._asked(call))
 
     async def _asked(self, call: GenerationCall) -> Result[GenerationReply, GenerationError]:
         answer = await self._transport.post("/chat/completions", request_pieces(call), call.credential)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
-from returns.result import Failure
 
 from promptkit._effects.embedded_model import EmbeddedModel, ModelOptions, borrow, give_back
 from promptkit._effects.model_weights import fetch_default_model
+from promptkit._effects.raising import or_raise
 from promptkit._values.definitions import EmbeddedOptions
 from promptkit._wire.streamed import read_streamed, streaming_body
 
@@ -60,10 +60,7 @@ class EmbeddedClient:
         finally:
             stop.set()
         # Nothing is awaited from here on, so a reply that is here arrives.
-        reply = read_streamed(chunks, now=datetime.now(UTC))
-        if isinstance(reply, Failure):
-            raise reply.failure()
-        return reply.unwrap()
+        return or_raise(read_streamed(chunks, now=datetime.now(UTC)))
 
     async def aclose(self) -> None:
         """Give the models back; the memory of each is freed when no other client has it."""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 import msgspec
-from returns.result import Failure, Result
 
 from promptkit._effects.credentials import resolve_credential
 from promptkit._effects.gate import Gate, Inside
 from promptkit._effects.narration import Narrator
 from promptkit._effects.preparation import prepare_selected
+from promptkit._effects.raising import or_raise
 from promptkit._machines.run import (
     Answered,
     Broke,
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from promptkit._values.requests import RunRequest
     from promptkit._values.secret import Secret
 
-T = TypeVar("T")
-E = TypeVar("E", bound=PromptKitError)
 Generate = Callable[[GenerationCall], Awaitable[GenerationReply]]
 
 
@@ -320,10 +318,3 @@ def _attempt_usage(outcome: GenerationReply | BaseException) -> TokenUsage:
     if isinstance(outcome, GenerationReply):
         return contribution(outcome.usage)
     return failure_usage(outcome) if isinstance(outcome, GenerationError) else UNKNOWN_USAGE
-
-
-def or_raise(result: Result[T, E]) -> T:
-    """Raise the failure of a pure step, or give what it made."""
-    if isinstance(result, Failure):
-        raise result.failure()
-    return result.unwrap()

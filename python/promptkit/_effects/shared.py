@@ -1,4 +1,4 @@
-"""What an engine and its views share: clients, capacity, and the one event loop that they serve at a time."""
+"""What an engine holds: clients, capacity, and the one event loop that it serves at a time."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class LoopState:
 
 
 class Shared:
-    """One per engine; its views have the same."""
+    """One per engine."""
 
     def __init__(
         self,
