@@ -134,10 +134,11 @@ class Bench:
     def _floors(self, depth: int) -> None:
         """Measure what the goals compare with: a plain copy, and both encoders with cold caches."""
         for turn in range(COLD_ROUNDS):
-            asked = [("cold_body", report.OURS), ("cold_body", "plain_list"), ("copy", "plain_list")]
-            asked.append(("body", report.OURS))
-            for what, name in asked[turn % 4 :] + asked[: turn % 4]:
-                count = 1 if what == "cold_body" else 100
+            asked = [("cold_body", report.OURS), ("cold_body", "plain_list"), ("cold_copy", "plain_list")]
+            asked += [("copy", "plain_list"), ("body", report.OURS)]
+            first = turn % len(asked)
+            for what, name in asked[first:] + asked[:first]:
+                count = 1 if what.startswith("cold") else 100
                 sample = self.workers[name]("measure", what=what, depth=depth, count=count, limit=60)
                 self.cells.setdefault((f"floor {what}", depth, name), {}).setdefault(str(turn), sample["cpu"])
 
@@ -219,6 +220,7 @@ def main() -> None:
             "memcpy": bench.floor("copy", "plain_list"),
             "body cold": bench.floor("cold_body", report.OURS),
             "msgspec cold": bench.floor("cold_body", "plain_list"),
+            "copy cold": bench.floor("cold_copy", "plain_list"),
             "engine": through["whole"],
             "engine turn 15": through["turn 15"],
             "engine turn 1000": through["turn 1000"],

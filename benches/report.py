@@ -85,12 +85,14 @@ def goals(figures: Mapping[str, float]) -> list[dict[str, str]]:
     f = figures
     copies = f["body warm"] / f["memcpy"]
     against = f["body cold"] / f["msgspec cold"]
+    bound = f["copy cold"] / f["msgspec cold"]
     flat = f["branch 10000"] / f["branch 10"]
     slowest = max(f["branch 10"], f["branch 10000"])
     growth = f["engine turn 1000"] / f["engine turn 15"]
     rows = (
         ("5", "body of 1,000 turns, warm, against memcpy", ratio(copies), "4x", "2x", copies <= 4, copies <= 2),
         ("5", "the same, cold, against msgspec cold", ratio(against), "-", "0.15x", True, against <= 0.15),
+        ("5", "only to copy its bytes, cold, against the same", ratio(bound), "-", "-", True, True),
         ("6", "1,000 turns through the engine *", seconds(f["engine"]), "0.5 s", "0.2 s", f["engine"] <= 0.5,
          f["engine"] <= 0.2),
         ("7", "a turn through the engine, turn 1,000 : 15", ratio(growth), "3x", "1.5x", growth <= 3, growth <= 1.5),
@@ -110,7 +112,9 @@ def goals(figures: Mapping[str, float]) -> list[dict[str, str]]:
             "measured": measured,
             "gate": gate,
             "target": target,
-            "verdict": "PASS, target"
+            "verdict": "what the machine allows"
+            if target == "-"
+            else "PASS, target"
             if best
             else "FAIL"
             if not enough

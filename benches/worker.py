@@ -195,13 +195,22 @@ class Worker:
         return run
 
     def _cold_body(self, _depth: int, count: int, _end: float) -> Callable[[], Any]:
+        user = text(self._next(1), 400)
+        self._cool(count)
+        return lambda: self.subject.body(self.held, user)
+
+    def _cold_copy(self, _depth: int, count: int, _end: float) -> Callable[[], Any]:
+        source = memoryview(self.subject.body(self.held, ""))
+        self._cool(count)
+        return lambda: bytes(source)
+
+    def _cool(self, count: int) -> None:
+        """Have nothing of what will be read in the caches."""
         if count != 1:
             msg = "what is done twice is not cold"
             raise ValueError(msg)
-        user = text(self._next(1), 400)
         self._flush = self._flush or bytes(_FLUSHED)
         bytearray(self._flush)
-        return lambda: self.subject.body(self.held, user)
 
     def _copy(self, _depth: int, count: int, _end: float) -> Callable[[], Any]:
         source = self.subject.body(self.held, "")

@@ -12,7 +12,7 @@ import pytest
 
 BENCHES = Path(__file__).parents[2] / "benches"
 PEERS_PYTHON = BENCHES.parent / ".venv-peers" / "bin" / "python"
-MEASURED = ("build", "build_body", "body", "digest", "details", "branch", "drop", "cold_body", "copy")
+MEASURED = ("build", "build_body", "body", "digest", "details", "branch", "drop", "cold_body", "cold_copy", "copy")
 HERE = ("promptkit_store", "plain_list", "parent_chain", "deep_copies")
 PEERS = ("pydantic_ai_agent", "langgraph_saver", "llm_conversation") if PEERS_PYTHON.exists() else ()
 

@@ -1,5 +1,6 @@
 //! The forms in which stored messages leave the tree. Each is stitched from slices of the stored text.
 
+use std::mem::MaybeUninit;
 use std::str::FromStr;
 
 use crate::error::excerpt;
@@ -74,13 +75,22 @@ impl Sink for Count {
     }
 }
 
-struct Fill<'a>(&'a mut [u8]);
+/// What is still to be written.
+struct Fill<'a>(&'a mut [MaybeUninit<u8>]);
 
 impl Sink for Fill<'_> {
     fn put(&mut self, bytes: &[u8]) {
         let (here, rest) = std::mem::take(&mut self.0).split_at_mut(bytes.len());
-        here.copy_from_slice(bytes);
+        for (room, byte) in here.iter_mut().zip(bytes) {
+            room.write(*byte);
+        }
         self.0 = rest;
+    }
+}
+
+impl Sink for Vec<u8> {
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
     }
 }
 
@@ -123,13 +133,23 @@ impl<'a> Encoding<'a> {
         self.size
     }
 
-    /// Writes the array into `out`.
+    /// Writes the array into `out`, all of which is initialised when this returns.
     ///
     /// # Panics
     ///
-    /// If `out` has fewer than [`Self::size`] bytes.
-    pub fn fill(&self, out: &mut [u8]) {
-        self.write(&mut Fill(out));
+    /// If `out` has not [`Self::size`] bytes.
+    pub fn fill(&self, out: &mut [MaybeUninit<u8>]) {
+        let mut fill = Fill(out);
+        self.write(&mut fill);
+        assert!(fill.0.is_empty(), "the array is smaller than the memory for it");
+    }
+
+    /// The array in memory of its own.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.size);
+        self.write(&mut bytes);
+        bytes
     }
 
     fn write(&self, sink: &mut impl Sink) {

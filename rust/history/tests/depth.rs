@@ -27,9 +27,7 @@ fn live_in_a_small_stack(turns: usize) {
     let life = move || {
         let turn = Turn::new(Some(conversation(turns)), user("bye"));
         let nothing = Fragment::default();
-        let encoding = turn.encode(Form::Chat(Markers::Omit), &nothing);
-        let mut wire = vec![0; encoding.size()];
-        encoding.fill(&mut wire);
+        let wire = turn.encode(Form::Chat(Markers::Omit), &nothing).to_vec();
         assert!(wire.ends_with(br#"{"role":"user","content":"bye"}]"#));
         assert_eq!(turn.messages().unwrap().len(), 2 * turns + 1);
         assert!(turn.digest(None).unwrap().starts_with("sha256:"));

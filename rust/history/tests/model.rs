@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "clippy.toml spares test functions, not what they call")]
 
 use std::borrow::Cow;
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use base64::Engine;
@@ -91,9 +92,10 @@ const FORMS: [Form; 7] = [
 
 fn encode(turn: &Turn, form: Form, extra: &Fragment) -> Vec<u8> {
     let encoding = turn.encode(form, extra);
-    let mut out = vec![0; encoding.size()];
-    encoding.fill(&mut out);
-    out
+    let written = encoding.to_vec();
+    assert_eq!(written.len(), encoding.size());
+    encoding.fill(&mut vec![MaybeUninit::uninit(); written.len()]);
+    written
 }
 
 fn decode(turn: &Turn, form: Form) -> Value {

@@ -71,10 +71,7 @@ fn fragment(lines: &[Line]) -> Fragment {
 
 fn encode(turn: &Turn, form: Form) -> Vec<u8> {
     let nothing = Fragment::default();
-    let encoding = turn.encode(form, &nothing);
-    let mut out = vec![0; encoding.size()];
-    encoding.fill(&mut out);
-    out
+    turn.encode(form, &nothing).to_vec()
 }
 
 /// The texts of a value, wherever they are.
