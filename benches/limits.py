@@ -44,7 +44,10 @@ def conversation(turns: int) -> Node | None:
 
 
 def long_conversation(turns: int) -> dict[str, float]:
-    """Build, encode, read and drop, in a thread with a 256 KiB stack."""
+    """Build, encode, read and drop, in a thread with a 256 KiB stack.
+
+    ``touch`` is the time for nothing but writing as many bytes as the body has into fresh memory.
+    """
     found: dict[str, float] = {}
 
     def measure() -> None:
@@ -64,8 +67,12 @@ def long_conversation(turns: int) -> dict[str, float]:
         instants.append(time.perf_counter())
         del node
         instants.append(time.perf_counter())
-        build, encode, _, details, _, drop = (b - a for a, b in pairwise(instants))
-        found.update(build=build, encode=encode, details=details, drop=drop, megabytes_sent=bytes_sent / 1e6)
+        touched = b"x" * bytes_sent
+        instants.append(time.perf_counter())
+        del touched
+        build, encode, _, details, _, drop, touch = (b - a for a, b in pairwise(instants))
+        found.update(build=build, encode=encode, details=details, drop=drop, touch=touch)
+        found.update(megabytes_sent=bytes_sent / 1e6)
         found.update(peak_encode=peak_encode / (turns * TEXT), peak_details=peak_details / (turns * TEXT))
 
     threading.stack_size(256 * 1024)
