@@ -71,16 +71,21 @@ class Turn:
     @property
     def message_count(self) -> int:
         """How many messages there are, history included."""
+    @property
+    def late_system(self) -> int | None:
+        """The position of the first message of the system or the developer that follows one of another."""
     def encode_chat(
         self,
         markers: Literal["cache_control", "prompt_cache_breakpoint", "omit"],
         extra: Sequence[_Message] = (),
+        late_system: Literal["send", "as_user"] = "send",
     ) -> bytes:
         """The `messages` array of a chat-completions request, compact JSON: these messages, then `extra`."""
     def encode_anthropic(
         self,
         markers: Literal["cache_control", "omit"],
         extra: Sequence[_Message] = (),
+        late_system: Literal["send", "as_user"] = "send",
     ) -> tuple[bytes, bytes | None]:
         """The `messages` and the `system` array of an Anthropic request; None where no system message leads."""
     def digest(self, session_id: str | None) -> str:

@@ -6,7 +6,7 @@ import copy
 import hashlib
 import json
 import pickle
-from itertools import dropwhile
+from itertools import dropwhile, takewhile
 from typing import Any, Literal
 
 import msgspec
@@ -137,8 +137,12 @@ def source(media_type: str, data: bytes) -> dict[str, Any]:
     return {"type": "base64", "media_type": media_type, "data": base64.b64encode(data).decode()}
 
 
+def is_system(message: Any) -> bool:
+    return message[0] in {"system", "developer"}
+
+
 def as_anthropic(model: list[Any], markers: str) -> tuple[bytes, bytes | None]:
-    later = list(dropwhile(lambda message: message[0] in {"system", "developer"}, model))
+    later = list(dropwhile(is_system, model))
     system = [block for message in model[: len(model) - len(later)] for block in as_blocks(message, markers)]
     wire: list[Any] = []
     for message in later:
@@ -156,10 +160,19 @@ def assert_agrees(turn: Turn, model: list[Any], session_id: str | None = None) -
     assert turn.messages() == model
     assert turn.message_count == len(model)
     assert turn.digest(session_id) == recomputed_digest(model, session_id)
-    for markers in MARKERS:
-        assert turn.encode_chat(markers) == compact([as_chat(message, markers) for message in model])
-    for markers in ANTHROPIC_MARKERS:
-        assert turn.encode_anthropic(markers) == as_anthropic(model, markers)
+    leading = sum(1 for _ in takewhile(is_system, model))
+    late = next((index for index, message in enumerate(model) if index >= leading and is_system(message)), None)
+    assert turn.late_system == late
+    as_user = [
+        ("user", *rest) if n >= leading and is_system((role,)) else (role, *rest)
+        for n, (role, *rest) in enumerate(model)
+    ]
+    how: Any
+    for sent, how in ((model, "send"), (as_user, "as_user")):
+        for markers in MARKERS:
+            assert turn.encode_chat(markers, (), how) == compact([as_chat(message, markers) for message in sent])
+        for markers in ANTHROPIC_MARKERS:
+            assert turn.encode_anthropic(markers, (), how) == as_anthropic(sent, markers)
 
 
 @given(conversations, conversations, st.text(), st.none() | st.text())
@@ -176,29 +189,43 @@ def test_messages_come_back_equal_and_every_form_is_that_of_msgspec_and_json(
     assert_agrees(Turn(node, new), history + new, session_id)
 
 
-@given(conversations, conversations, conversations, st.text(), st.sampled_from(MARKERS))
+LATE = ("send", "as_user")
+
+
+@given(
+    st.tuples(conversations, conversations, conversations), st.text(), st.sampled_from(MARKERS), st.sampled_from(LATE)
+)
 @settings(deadline=None)
 def test_a_history_is_a_byte_prefix_of_every_continuation_in_every_marker_mode(
-    old: list[Any], new: list[Any], extra: list[Any], reply: str, markers: Any
+    told: tuple[list[Any], list[Any], list[Any]], reply: str, markers: Any, late: Any
 ) -> None:
+    old, new, extra = told
     first = Turn(None, old)
     second = Turn(first.capture("1", reply), new)
-    assert second.encode_chat(markers).startswith(first.encode_chat(markers)[:-1])
-    assert second.encode_chat(markers, extra).startswith(second.encode_chat(markers)[:-1])
-    assert second.encode_chat(markers, extra) == Turn(None, second.messages() + extra).encode_chat(markers)
+    before = second.encode_chat(markers, (), late)
+    assert before.startswith(first.encode_chat(markers, (), late)[:-1])
+    whole = second.encode_chat(markers, extra, late)
+    assert whole.startswith(before[:-1])
+    assert whole == Turn(None, second.messages() + extra).encode_chat(markers, late_system=late)
 
 
-@given(conversations, conversations, conversations, st.text(), st.sampled_from(ANTHROPIC_MARKERS))
+@given(
+    st.tuples(conversations, conversations, conversations),
+    st.text(),
+    st.sampled_from(ANTHROPIC_MARKERS),
+    st.sampled_from(LATE),
+)
 @settings(deadline=None)
 def test_both_anthropic_arrays_are_byte_prefixes_of_those_of_every_continuation(
-    old: list[Any], new: list[Any], extra: list[Any], reply: str, markers: Any
+    told: tuple[list[Any], list[Any], list[Any]], reply: str, markers: Any, late: Any
 ) -> None:
+    old, new, extra = told
     first = Turn(None, old)
     second = Turn(first.capture("1", reply), new)
-    assert second.encode_anthropic(markers, extra) == Turn(None, second.messages() + extra).encode_anthropic(markers)
-    continued = second.encode_anthropic(markers, extra)
+    continued = second.encode_anthropic(markers, extra, late)
+    assert continued == Turn(None, second.messages() + extra).encode_anthropic(markers, late_system=late)
     for before in (first, Turn(first.capture("1", reply), []), second):
-        messages, system = before.encode_anthropic(markers)
+        messages, system = before.encode_anthropic(markers, (), late)
         assert continued[0].startswith(messages[:-1])
         assert (continued[1] or b"").startswith((system or b"")[:-1])
 
@@ -347,6 +374,10 @@ def test_wrong_arguments_are_refused_by_name() -> None:
             encode("omit", None)
         with pytest.raises(TypeError, match=r"^markers must be a str, not NoneType"):
             encode(None)
+        with pytest.raises(TypeError, match=r"^late_system must be a str, not NoneType"):
+            encode("omit", (), None)
+        with pytest.raises(ValueError, match=r'^late_system: unknown treatment "refuse", expected "send" or "as_user"'):
+            encode("omit", late_system="refuse")
     with pytest.raises(ValueError, match=r'^markers must be "cache_control" or "omit" in this form'):
         turn.encode_anthropic("prompt_cache_breakpoint")
     with pytest.raises(TypeError, match=r"^messages must be a sequence of messages, not set"):
@@ -386,6 +417,7 @@ def test_every_method_answers_whatever_it_is_given_or_refuses_with_an_ordinary_e
     calls = (
         lambda: Turn(one, two),
         lambda: turn.encode_chat(one, two),
+        lambda: turn.encode_chat("omit", [], one),
         lambda: turn.encode_chat("omit", one),
         lambda: turn.encode_anthropic(one, two),
         lambda: turn.encode_anthropic("cache_control", one),

@@ -54,6 +54,8 @@ def complete(
     history = node_of(request.continue_from)
     new = [to_tuple(message) for message in (*rendered.unwrap(), *request.appended_messages)]
     turn = Turn(history, new)
+    if selection.backend.late_system_treatment == "refuse" and turn.late_system is not None:
+        return Failure(_late_system_refused(selection, turn.late_system, turn.message_count))
     return Success(
         Prepared(
             selection=selection,
@@ -63,6 +65,15 @@ def complete(
             input_hashes=inputs.hashes,
             rendered_hash=turn.digest(session.unwrap()),
         )
+    )
+
+
+def _late_system_refused(selection: Selection, position: int, count: int) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"prompt {selection.plan.prompt.id!r}: of the {count} messages to be sent, the one at position {position + 1} "
+        "has a system or developer role after the conversation has begun, and backend "
+        f'{selection.backend.id!r} refuses that (late_system = "refuse"): give it the role user, or set late_system '
+        'of the backend to "as_user" or "send"'
     )
 
 

@@ -38,6 +38,7 @@ BACKEND_SETTINGS = (
     "session_parameter",
     "token_limit_parameter",
     "cache_markers",
+    "late_system",
     "embedded",
 )
 

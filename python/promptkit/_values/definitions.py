@@ -181,7 +181,9 @@ class Backend(Definition, frozen=True, kw_only=True):
     ``{base_url}/chat/completions``, "embedded" runs a model in the process. ``credential_env`` names the environment
     variable that holds the key; None: no key is needed. ``max_concurrency`` generations run at the same time (None:
     8, and 1 for embedded) and ``max_waiting`` further runs are admitted. ``attempt_timeout`` bounds one attempt,
-    whole. ``session_parameter`` is the body field that carries the session id; None: it is not sent.
+    whole. ``session_parameter`` is the body field that carries the session id; None: it is not sent. ``late_system``
+    says what becomes of a system or developer message that comes after the conversation has begun: it is sent with its
+    role ("send", which None means), refused before sending ("refuse"), or sent as the user's ("as_user").
     """
 
     id: str
@@ -198,7 +200,13 @@ class Backend(Definition, frozen=True, kw_only=True):
     session_parameter: str | None = None
     token_limit_parameter: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     cache_markers: Literal["cache_control", "prompt_cache_breakpoint", "omit"] = "cache_control"
+    late_system: Literal["send", "refuse", "as_user"] | None = None
     embedded: EmbeddedOptions | None = None
+
+    @property
+    def late_system_treatment(self) -> Literal["send", "refuse", "as_user"]:
+        """What becomes of a late system message, the default resolved."""
+        return self.late_system or "send"
 
     @property
     def concurrency(self) -> int:

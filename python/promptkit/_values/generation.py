@@ -62,20 +62,22 @@ class GenerationCall(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=T
         """Encode the messages for a dialect, with the cache markers in the form that the backend takes.
 
         Each array for a history is, without its closing bracket, a byte prefix of that of every continuation.
-        For "anthropic_messages" the leading system and developer messages are in ``system``; a later one stays in
-        ``messages`` with its role. That form has no ``prompt_cache_breakpoint``: ValueError for a backend with it.
+        For "anthropic_messages" the leading system and developer messages are in ``system``. A later one stays in
+        ``messages``, with its role or as the user's, as the backend's ``late_system`` says. That form has no
+        ``prompt_cache_breakpoint``: ValueError for a backend with it.
         """
         turn: Turn = self._turn
         extra = [to_tuple(message) for message in self._extra]
         markers = self.backend.cache_markers
+        late: Literal["send", "as_user"] = "as_user" if self.backend.late_system_treatment == "as_user" else "send"
         match form:
             case "chat_completions":
-                return EncodedMessages(messages=turn.encode_chat(markers, extra))
+                return EncodedMessages(messages=turn.encode_chat(markers, extra, late))
             case "anthropic_messages":
                 if markers == "prompt_cache_breakpoint":
                     msg = f"backend {self.backend.id!r}: the form {form!r} has no cache markers {markers!r}"
                     raise ValueError(msg)
-                messages, system = turn.encode_anthropic(markers, extra)
+                messages, system = turn.encode_anthropic(markers, extra, late)
                 return EncodedMessages(messages=messages, system=system)
         msg = f'unknown form {form!r}: there are "chat_completions" and "anthropic_messages"'
         raise ValueError(msg)

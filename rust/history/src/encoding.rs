@@ -1,11 +1,12 @@
 //! The forms in which stored messages leave the tree. Each is stitched from slices of the stored text.
 
+use std::cmp::Ordering;
 use std::mem::MaybeUninit;
 use std::str::FromStr;
 
 use crate::error::excerpt;
 use crate::fragment::{StoredContent, StoredMessage, StoredPart, View, unquoted};
-use crate::{Error, Marker, Role};
+use crate::{Error, Marker};
 
 /// How messages are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,9 +15,9 @@ pub enum Form {
     /// What digests cover.
     Canonical,
     /// The messages of a chat-completions request.
-    Chat(Markers),
+    Chat(Markers, LateSystem),
     /// The messages of an Anthropic request, without the leading ones of the system and the developer.
-    Anthropic(Markers),
+    Anthropic(Markers, LateSystem),
     /// Those leading ones, as text blocks.
     AnthropicSystem(Markers),
 }
@@ -30,6 +31,27 @@ pub enum Markers {
     CacheControl,
     /// `prompt_cache_breakpoint` in the same place. It has no time to live.
     PromptCacheBreakpoint,
+}
+
+/// What becomes of a message of the system or the developer that follows another's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LateSystem {
+    /// It keeps its role.
+    Send,
+    /// It becomes the user's.
+    AsUser,
+}
+
+impl FromStr for LateSystem {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match text {
+            "send" => Ok(Self::Send),
+            "as_user" => Ok(Self::AsUser),
+            _ => Err(Error::UnknownLateSystem(excerpt(text))),
+        }
+    }
 }
 
 impl FromStr for Markers {
@@ -99,7 +121,7 @@ impl Sink for Vec<u8> {
 pub struct Encoding<'a> {
     views: Vec<View<'a>>,
     form: Form,
-    /// How many views lead with messages for the system alone, and how many messages of the next one do.
+    /// How many views lead with messages of the system alone, and how many messages of the next one do.
     leading: (usize, usize),
     size: usize,
 }
@@ -108,8 +130,10 @@ impl<'a> Encoding<'a> {
     pub(crate) fn new(mut views: Vec<View<'a>>, form: Form) -> Self {
         views.retain(|view| !view.is_empty());
         let leading = match form {
-            Form::Canonical | Form::Chat(_) => (0, 0),
-            Form::Anthropic(_) | Form::AnthropicSystem(_) => leading(&views),
+            Form::Canonical | Form::Chat(_, LateSystem::Send) => (0, 0),
+            Form::Chat(_, LateSystem::AsUser) | Form::Anthropic(..) | Form::AnthropicSystem(_) => {
+                leading(&views)
+            }
         };
         let mut encoding = Self { views, form, leading, size: 0 };
         let mut count = Count(0);
@@ -122,8 +146,9 @@ impl<'a> Encoding<'a> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         match self.form {
+            Form::Canonical | Form::Chat(..) => self.views.is_empty(),
+            Form::Anthropic(..) => self.leading.0 == self.views.len(),
             Form::AnthropicSystem(_) => self.leading == (0, 0),
-            _ => self.leading.0 == self.views.len(),
         }
     }
 
@@ -156,28 +181,25 @@ impl<'a> Encoding<'a> {
         sink.put(b"[");
         let mut list = List { sink, started: false };
         let (whole, begun) = self.leading;
-        match self.form {
-            Form::AnthropicSystem(markers) => {
-                for (position, view) in self.views.iter().take(whole + 1).enumerate() {
-                    let count = if position < whole { usize::MAX } else { begun };
-                    for message in view.messages().take(count) {
-                        write_blocks(&message, markers, &mut list);
-                    }
-                }
-            }
-            _ => {
-                for (position, view) in self.views.iter().skip(whole).enumerate() {
-                    write_view(*view, if position == 0 { begun } else { 0 }, self.form, &mut list);
-                }
-            }
+        let reached = match self.form {
+            Form::AnthropicSystem(_) => whole + 1,
+            _ => self.views.len(),
+        };
+        for (position, view) in self.views.iter().take(reached).enumerate() {
+            let leading = match position.cmp(&whole) {
+                Ordering::Less => usize::MAX,
+                Ordering::Equal => begun,
+                Ordering::Greater => 0,
+            };
+            write_view(*view, leading, self.form, &mut list);
         }
         sink.put(b"]");
     }
 }
 
-/// How many messages the Anthropic form carries apart.
+/// How many messages lead that are the system's or the developer's.
 fn leading(views: &[View<'_>]) -> (usize, usize) {
-    let is_system = |message: &StoredMessage<'_>| matches!(message.role, Role::System | Role::Developer);
+    let is_system = |message: &StoredMessage<'_>| message.role.is_system();
     for (position, view) in views.iter().enumerate() {
         let count = view.messages().take_while(is_system).count();
         if view.messages().nth(count).is_some() {
@@ -205,24 +227,32 @@ impl<S: Sink> List<'_, S> {
 
 /// Writes the messages of `view`, joined by commas.
 pub(crate) fn write_fragment(view: View<'_>, form: Form, sink: &mut impl Sink) {
-    write_view(view, 0, form, &mut List { sink, started: false });
+    write_view(view, usize::MAX, form, &mut List { sink, started: false });
 }
 
-fn write_view(view: View<'_>, skipped: usize, form: Form, list: &mut List<'_, impl Sink>) {
-    if skipped == 0 && view.is_verbatim_in(form) {
+/// Writes what belongs into the array. The first `leading` messages are the system's that lead the whole of it.
+fn write_view(view: View<'_>, leading: usize, form: Form, list: &mut List<'_, impl Sink>) {
+    let apart = matches!(form, Form::Anthropic(..)) && leading > 0;
+    if !apart && view.is_verbatim_in(form) {
         if !view.is_empty() {
             list.next().put(view.text);
         }
         return;
     }
-    for message in view.messages().skip(skipped) {
+    for (position, message) in view.messages().enumerate() {
+        let leads = position < leading;
+        let as_user = |late| late == LateSystem::AsUser && !leads && message.role.is_system();
         match form {
             Form::Canonical => write_canonical(&message, list.next()),
-            Form::Chat(markers) => write_message(&message, markers, write_chat_part, list.next()),
-            Form::Anthropic(markers) => {
-                write_message(&message, markers, write_anthropic_part, list.next());
+            Form::Chat(markers, late) => {
+                write_message(&message, as_user(late), markers, write_chat_part, list.next());
             }
-            Form::AnthropicSystem(markers) => write_blocks(&message, markers, list),
+            Form::Anthropic(markers, late) if !leads => {
+                write_message(&message, as_user(late), markers, write_anthropic_part, list.next());
+            }
+            Form::AnthropicSystem(markers) if leads => write_blocks(&message, markers, list),
+            Form::Anthropic(..) => {}
+            Form::AnthropicSystem(_) => return,
         }
     }
 }
@@ -241,21 +271,28 @@ fn write_canonical(message: &StoredMessage<'_>, sink: &mut impl Sink) {
 
 fn write_message<S: Sink>(
     message: &StoredMessage<'_>,
+    as_user: bool,
     markers: Markers,
     write_part: fn(&StoredPart<'_>, &mut S),
     sink: &mut S,
 ) {
     let suffix = markers.suffix(message.marker);
+    let head = if as_user { br#"{"role":"user","content":"# } else { message.head() };
     match message.content() {
-        StoredContent::Text(_) if suffix.is_empty() => sink.put(message.whole()),
+        StoredContent::Text(_) if suffix.is_empty() && !as_user => sink.put(message.whole()),
+        StoredContent::Text(text) if suffix.is_empty() => {
+            sink.put(head);
+            sink.put(text);
+            sink.put(b"}");
+        }
         StoredContent::Text(text) => {
-            sink.put(message.head());
+            sink.put(head);
             sink.put(b"[");
             write_text_block(text, suffix, sink);
             sink.put(b"]}");
         }
         StoredContent::Parts(parts) => {
-            sink.put(message.head());
+            sink.put(head);
             sink.put(b"[");
             write_parts(parts, suffix, write_part, &mut List { sink, started: false });
             sink.put(b"]}");

@@ -10,6 +10,8 @@ pub enum Error {
     UnknownTtl(String),
     /// The treatment of cache markers is none of the three known ones.
     UnknownMarkers(String),
+    /// The treatment of late messages of the system is none of the two known ones.
+    UnknownLateSystem(String),
     /// The messages of one turn exceed 4 GiB in their JSON form.
     TooLarge,
     /// A string could not be written as JSON or read back: a fault of this crate, not of its caller.
@@ -36,6 +38,9 @@ impl fmt::Display for Error {
                 f,
                 "unknown markers {markers:?}, expected \"omit\", \"cache_control\" or \"prompt_cache_breakpoint\""
             ),
+            Self::UnknownLateSystem(late) => {
+                write!(f, "unknown treatment {late:?}, expected \"send\" or \"as_user\"")
+            }
             Self::TooLarge => f.write_str("the messages of one turn exceed 4 GiB"),
             Self::Json(fault) => write!(f, "JSON: {fault}"),
             Self::Data(fault) => write!(f, "stored data: {fault}"),

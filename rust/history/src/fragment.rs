@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use memchr::memchr2;
 
 use crate::encoding::Form;
-use crate::{Content, Error, ImageSource, Marker, Markers, Message, Part, Role};
+use crate::{Content, Error, ImageSource, LateSystem, Marker, Markers, Message, Part, Role};
 
 const ROLE: &[u8] = br#"{"role":""#;
 const CONTENT: &[u8] = br#"","content":"#;
@@ -38,6 +38,12 @@ impl Shape {
     const INDEXED: u8 = 4;
     /// The label is 16 bytes for 32 hexadecimal digits.
     const PACKED: u8 = 8;
+    /// A message is the system's or the developer's.
+    const SYSTEM: u8 = 16;
+    /// A message is another's.
+    const OTHER: u8 = 32;
+    /// One of the system's follows one of another's.
+    const LATE: u8 = 64;
 
     fn has(self, flag: u8) -> bool {
         self.0 & flag != 0
@@ -96,6 +102,11 @@ impl<'a> View<'a> {
         self.text.is_empty()
     }
 
+    /// Whether a message of the system or the developer follows one of another, if the messages `continue` others.
+    pub(crate) fn has_late_system(self, continues: bool) -> bool {
+        self.shape.has(if continues { Shape::SYSTEM } else { Shape::LATE })
+    }
+
     /// What was given to [`Builder::finish`].
     pub(crate) fn label(self) -> Result<Cow<'a, str>, Error> {
         let mut messages = self.messages();
@@ -114,8 +125,11 @@ impl<'a> View<'a> {
         let (marked, media) = (self.shape.has(Shape::MARKED), self.shape.has(Shape::MEDIA));
         match form {
             Form::Canonical => !marked,
-            Form::Chat(Markers::Omit) | Form::Anthropic(Markers::Omit) => !media,
-            Form::Chat(_) | Form::Anthropic(_) => !media && !marked,
+            Form::Chat(markers, late) | Form::Anthropic(markers, late) => {
+                !(media
+                    || marked && markers != Markers::Omit
+                    || late == LateSystem::AsUser && self.shape.has(Shape::SYSTEM))
+            }
             Form::AnthropicSystem(_) => false,
         }
     }
@@ -408,6 +422,12 @@ impl Builder {
         }
         if message.marker.is_some() {
             self.shape.set(Shape::MARKED);
+        }
+        if message.role.is_system() {
+            let late = if self.shape.has(Shape::OTHER) { Shape::LATE } else { 0 };
+            self.shape.set(Shape::SYSTEM | late);
+        } else {
+            self.shape.set(Shape::OTHER);
         }
         Ok(())
     }

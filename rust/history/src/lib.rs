@@ -14,7 +14,7 @@ mod group;
 mod message;
 mod tree;
 
-pub use encoding::{Encoding, Form, Markers};
+pub use encoding::{Encoding, Form, LateSystem, Markers};
 pub use error::Error;
 pub use fragment::{Builder, Fragment};
 pub use group::{Count, Group, Member, Snapshot, Totals};

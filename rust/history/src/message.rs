@@ -28,6 +28,12 @@ impl Role {
             Self::Assistant => "assistant",
         }
     }
+
+    /// Whether it is the application that speaks: the system's role, or the developer's.
+    #[must_use]
+    pub fn is_system(self) -> bool {
+        matches!(self, Self::System | Self::Developer)
+    }
 }
 
 impl FromStr for Role {

@@ -29,6 +29,8 @@ pub struct Node {
     chain: [u32; 8],
     hashed: Length,
     shape: Shape,
+    /// Whether a message of the system or the developer follows one of another, ancestors included.
+    late_system: bool,
 }
 
 /// A number of bytes below 256 TiB.
@@ -174,6 +176,23 @@ impl Turn {
         read(&all, self.message_count())
     }
 
+    /// The position of the first message of the system or the developer that follows one of another.
+    ///
+    /// Does not walk the history unless there is one in it.
+    #[must_use]
+    pub fn late_system(&self) -> Option<usize> {
+        let before = self.history.as_deref();
+        if !(before.is_some_and(|node| node.late_system) || self.new.view().has_late_system(before.is_some()))
+        {
+            return None;
+        }
+        let mut all = views(before);
+        all.push(self.new.view());
+        let mut roles = all.into_iter().flat_map(View::messages).map(|message| message.role);
+        let leading = roles.by_ref().position(|role| !role.is_system())?;
+        roles.position(Role::is_system).map(|position| leading + 1 + position)
+    }
+
     /// The JSON array of all messages, then those of `extra`.
     #[must_use]
     pub fn encode<'a>(&'a self, form: Form, extra: &'a Fragment) -> Encoding<'a> {
@@ -211,10 +230,16 @@ impl Turn {
         builder.push(&reply)?;
         let fragment = builder.finish(run_id)?;
         let saved = self.hash(&fragment).save();
-        let before = self.history.as_ref().map_or(0, |node| node.message_count);
+        let before = self.history.as_deref();
+        let late_system =
+            before.is_some_and(|node| node.late_system) || fragment.view().has_late_system(before.is_some());
         Ok(Node {
             parent: self.history.clone(),
-            message_count: before.checked_add(fragment.message_count).ok_or(Error::TooLarge)?,
+            late_system,
+            message_count: before
+                .map_or(0, |node| node.message_count)
+                .checked_add(fragment.message_count)
+                .ok_or(Error::TooLarge)?,
             bytes: fragment.bytes,
             text_end: fragment.text_end,
             shape: fragment.shape,

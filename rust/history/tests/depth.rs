@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::thread;
 
-use promptkit_history::{Builder, Content, Form, Fragment, Markers, Message, Node, Role, Turn};
+use promptkit_history::{Builder, Content, Form, Fragment, LateSystem, Markers, Message, Node, Role, Turn};
 
 const STACK: usize = 256 * 1024;
 
@@ -27,7 +27,7 @@ fn live_in_a_small_stack(turns: usize) {
     let life = move || {
         let turn = Turn::new(Some(conversation(turns)), user("bye"));
         let nothing = Fragment::default();
-        let wire = turn.encode(Form::Chat(Markers::Omit), &nothing).to_vec();
+        let wire = turn.encode(Form::Chat(Markers::Omit, LateSystem::Send), &nothing).to_vec();
         assert!(wire.ends_with(br#"{"role":"user","content":"bye"}]"#));
         assert_eq!(turn.messages().unwrap().len(), 2 * turns + 1);
         assert!(turn.digest(None).unwrap().starts_with("sha256:"));

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use promptkit_history::{
-    Builder, Content, Form, Fragment, ImageSource, Marker, Markers, Message, Node, Part, Role, Turn,
+    Builder, Content, Form, Fragment, ImageSource, LateSystem, Marker, Markers, Message, Node, Part, Role,
+    Turn,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -80,12 +81,18 @@ fn fragment(messages: &[Message<'_>]) -> Fragment {
     builder.finish("").unwrap()
 }
 
-const FORMS: [Form; 7] = [
-    Form::Chat(Markers::Omit),
-    Form::Chat(Markers::CacheControl),
-    Form::Chat(Markers::PromptCacheBreakpoint),
-    Form::Anthropic(Markers::Omit),
-    Form::Anthropic(Markers::CacheControl),
+const LATE: [LateSystem; 2] = [LateSystem::Send, LateSystem::AsUser];
+const FORMS: [Form; 12] = [
+    Form::Chat(Markers::Omit, LateSystem::Send),
+    Form::Chat(Markers::Omit, LateSystem::AsUser),
+    Form::Chat(Markers::CacheControl, LateSystem::Send),
+    Form::Chat(Markers::CacheControl, LateSystem::AsUser),
+    Form::Chat(Markers::PromptCacheBreakpoint, LateSystem::Send),
+    Form::Chat(Markers::PromptCacheBreakpoint, LateSystem::AsUser),
+    Form::Anthropic(Markers::Omit, LateSystem::Send),
+    Form::Anthropic(Markers::Omit, LateSystem::AsUser),
+    Form::Anthropic(Markers::CacheControl, LateSystem::Send),
+    Form::Anthropic(Markers::CacheControl, LateSystem::AsUser),
     Form::AnthropicSystem(Markers::Omit),
     Form::AnthropicSystem(Markers::CacheControl),
 ];
@@ -228,20 +235,33 @@ fn assert_agrees(node: &Arc<Node>, model: &[Message<'static>]) {
     assert_eq!(node.message_count(), model.len());
     let turn = Turn::new(Some(Arc::clone(node)), fragment(&[]));
     assert_eq!(turn.digest(None).unwrap(), digest(model, None));
-    for markers in MARKERS {
-        let wire = decode(&turn, Form::Chat(markers));
-        assert_eq!(wire, model.iter().map(|message| chat(message, markers)).collect::<Value>());
-    }
     let leads = |message: &&Message<'_>| matches!(message.role, Role::System | Role::Developer);
     let leading = model.iter().take_while(leads).count();
+    let late = model[leading..].iter().position(|message| leads(&message)).map(|position| leading + position);
+    assert_eq!(turn.late_system(), late);
+    let said = |late: LateSystem, position: usize, message: &Message<'_>, mut sent: Value| {
+        if late == LateSystem::AsUser && position >= leading && leads(&message) {
+            sent["role"] = json!("user");
+        }
+        sent
+    };
+    for (late, markers) in LATE.into_iter().flat_map(|late| MARKERS.map(|markers| (late, markers))) {
+        let sent =
+            model.iter().enumerate().map(|(n, message)| said(late, n, message, chat(message, markers)));
+        assert_eq!(decode(&turn, Form::Chat(markers, late)), sent.collect::<Value>());
+    }
     for markers in [Markers::Omit, Markers::CacheControl] {
-        let messages = model[leading..].iter().map(|message| anthropic(message, markers));
-        assert_eq!(decode(&turn, Form::Anthropic(markers)), messages.collect::<Value>());
+        for late in LATE {
+            let messages = model.iter().enumerate().skip(leading);
+            let sent = messages.map(|(n, message)| said(late, n, message, anthropic(message, markers)));
+            assert_eq!(decode(&turn, Form::Anthropic(markers, late)), sent.collect::<Value>());
+        }
         let system = model[..leading].iter().flat_map(|message| blocks(message, markers));
         assert_eq!(decode(&turn, Form::AnthropicSystem(markers)), system.collect::<Value>());
         let nothing = fragment(&[]);
         assert_eq!(turn.encode(Form::AnthropicSystem(markers), &nothing).is_empty(), leading == 0);
-        assert_eq!(turn.encode(Form::Anthropic(markers), &nothing).is_empty(), leading == model.len());
+        let apart = turn.encode(Form::Anthropic(markers, LateSystem::Send), &nothing).is_empty();
+        assert_eq!(apart, leading == model.len());
     }
 }
 

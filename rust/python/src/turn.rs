@@ -5,7 +5,7 @@ use std::slice;
 use std::sync::Arc;
 
 use promptkit_history as history;
-use promptkit_history::{Encoding, Form, Fragment, Markers};
+use promptkit_history::{Encoding, Form, Fragment, LateSystem, Markers};
 use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -36,40 +36,56 @@ impl Turn {
         self.0.message_count()
     }
 
+    /// The position of the first message of the system or the developer that follows one of another, None if there
+    /// is none.
+    #[getter]
+    fn late_system(&self, py: Python<'_>) -> Option<usize> {
+        unlocked(py, self.0.size(), || self.0.late_system())
+    }
+
     /// The `messages` array of a chat-completions request, compact JSON: these messages, then `extra`.
     ///
-    /// `markers` says what becomes of cache markers. A history's array without its closing bracket is a prefix of
-    /// that of every continuation with the same `markers`, byte for byte. Raises `ValueError` or `TypeError` for
-    /// unknown markers and for messages that are not well-formed.
-    #[pyo3(signature = (markers, extra = Extra::Absent), text_signature = "(self, markers, extra=())")]
+    /// `markers` says what becomes of cache markers, `late_system` what becomes of a message of the system or the
+    /// developer that follows one of another: `send` keeps its role, `as_user` makes it the user's. A history's array
+    /// without its closing bracket is a prefix of that of every continuation with the same two, byte for byte. Raises
+    /// `ValueError` or `TypeError` for unknown ones and for messages that are not well-formed.
+    #[pyo3(
+        signature = (markers, extra = Argument::Absent, late_system = Argument::Absent),
+        text_signature = "(self, markers, extra=(), late_system='send')"
+    )]
     fn encode_chat<'py>(
         &self,
         py: Python<'py>,
         markers: &Bound<'py, PyAny>,
-        extra: Extra<'py>,
+        extra: Argument<'py>,
+        late_system: Argument<'py>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let (markers, extra) = (read_markers(markers)?, extra.read()?);
-        self.encode(py, Form::Chat(markers), &extra, write)
+        let (markers, late, extra) = (read_markers(markers)?, read_late(late_system)?, read_extra(extra)?);
+        self.encode(py, Form::Chat(markers, late), &extra, write)
     }
 
     /// The `messages` and the `system` array of an Anthropic request, compact JSON: these messages, then `extra`.
     ///
     /// `system` has the text blocks of the leading messages whose role is "system" or "developer", None where there
-    /// is no such message; a later one stays where it is, with its role. Each array without its closing bracket is a
+    /// is no such message; a later one stays where it is, as `late_system` says. Each array without its closing bracket is a
     /// prefix of that of every continuation, as with `encode_chat`. Raises what `encode_chat` raises, and `ValueError`
     /// for the markers that this form does not have.
-    #[pyo3(signature = (markers, extra = Extra::Absent), text_signature = "(self, markers, extra=())")]
+    #[pyo3(
+        signature = (markers, extra = Argument::Absent, late_system = Argument::Absent),
+        text_signature = "(self, markers, extra=(), late_system='send')"
+    )]
     fn encode_anthropic<'py>(
         &self,
         py: Python<'py>,
         markers: &Bound<'py, PyAny>,
-        extra: Extra<'py>,
+        extra: Argument<'py>,
+        late_system: Argument<'py>,
     ) -> PyResult<(Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>)> {
-        let (markers, extra) = (read_markers(markers)?, extra.read()?);
+        let (markers, late, extra) = (read_markers(markers)?, read_late(late_system)?, read_extra(extra)?);
         if markers == Markers::PromptCacheBreakpoint {
             return Err(Refusal::wrong_shape(&"markers", "\"cache_control\" or \"omit\" in this form").into());
         }
-        let messages = self.encode(py, Form::Anthropic(markers), &extra, write)?;
+        let messages = self.encode(py, Form::Anthropic(markers, late), &extra, write)?;
         let system = self.encode(py, Form::AnthropicSystem(markers), &extra, |py, encoding| {
             (!encoding.is_empty()).then(|| write(py, encoding)).transpose()
         })?;
@@ -113,13 +129,13 @@ impl Turn {
     }
 }
 
-/// Messages that may be left out, which None is not.
-pub(crate) enum Extra<'py> {
+/// What may be left out, which None is not.
+pub(crate) enum Argument<'py> {
     Absent,
     Given(Bound<'py, PyAny>),
 }
 
-impl<'py> FromPyObject<'_, 'py> for Extra<'py> {
+impl<'py> FromPyObject<'_, 'py> for Argument<'py> {
     type Error = Infallible;
 
     fn extract(value: Borrowed<'_, 'py, PyAny>) -> Result<Self, Infallible> {
@@ -127,18 +143,22 @@ impl<'py> FromPyObject<'_, 'py> for Extra<'py> {
     }
 }
 
-impl Extra<'_> {
-    fn read(self) -> PyResult<Fragment> {
-        match self {
-            Self::Absent => Ok(Fragment::default()),
-            Self::Given(messages) => read_messages("extra", &messages),
-        }
+fn read_extra(extra: Argument<'_>) -> PyResult<Fragment> {
+    match extra {
+        Argument::Absent => Ok(Fragment::default()),
+        Argument::Given(messages) => read_messages("extra", &messages),
     }
 }
 
 fn read_markers(markers: &Bound<'_, PyAny>) -> PyResult<Markers> {
     let markers = read_text(markers, "markers")?;
     Ok(markers.parse().map_err(|error| Refusal::history(&"markers", error))?)
+}
+
+fn read_late(late_system: Argument<'_>) -> PyResult<LateSystem> {
+    let Argument::Given(late_system) = late_system else { return Ok(LateSystem::Send) };
+    let late_system = read_text(&late_system, "late_system")?;
+    Ok(late_system.parse().map_err(|error| Refusal::history(&"late_system", error))?)
 }
 
 /// Writes into memory that is not zeroed first, which would take half as long again as the writing.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use promptkit_history::{Builder, Content, Form, Fragment, ImageSource, Marker, Markers, Message, Part, Role, Turn};
+use promptkit_history::{Builder, Content, Form, Fragment, ImageSource, LateSystem, Marker, Markers, Message, Part, Role, Turn};
 use serde_json::Value;
 
 #[derive(Arbitrary, Debug)]
@@ -87,10 +87,12 @@ fn texts<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
 fuzz_target!(|exchanges: Exchanges| {
     let forms = [
         Form::Canonical,
-        Form::Chat(Markers::Omit),
-        Form::Chat(Markers::CacheControl),
-        Form::Chat(Markers::PromptCacheBreakpoint),
-        Form::Anthropic(Markers::CacheControl),
+        Form::Chat(Markers::Omit, LateSystem::Send),
+        Form::Chat(Markers::CacheControl, LateSystem::Send),
+        Form::Chat(Markers::PromptCacheBreakpoint, LateSystem::Send),
+        Form::Chat(Markers::CacheControl, LateSystem::AsUser),
+        Form::Anthropic(Markers::CacheControl, LateSystem::Send),
+        Form::Anthropic(Markers::CacheControl, LateSystem::AsUser),
         Form::AnthropicSystem(Markers::CacheControl),
     ];
     let mut model = Vec::new();
@@ -115,10 +117,12 @@ fuzz_target!(|exchanges: Exchanges| {
         let wire = encode(&turn, form);
         assert!(wire.starts_with(&before[..before.len() - 1]));
         let value: Value = serde_json::from_slice(&wire).unwrap();
-        if matches!(form, Form::Canonical | Form::Chat(_)) {
+        if matches!(form, Form::Canonical | Form::Chat(..)) {
             assert_eq!(value.as_array().map(Vec::len), Some(model.len()));
             for (message, value) in model.iter().zip(value.as_array().into_iter().flatten()) {
-                assert_eq!(value["role"], message.role.as_str());
+                if !matches!(form, Form::Chat(_, LateSystem::AsUser)) {
+                    assert_eq!(value["role"], message.role.as_str());
+                }
                 let mut found = Vec::new();
                 texts(value, &mut found);
                 match &message.content {
