@@ -119,9 +119,40 @@ async def test_a_deadline_that_passes_during_the_work_does_not_interrupt_it() ->
 
         await finish(work)
         seen.append("returned")
-        await checkpoint()
+        for _ in range(2):  # what blocks past a deadline is seen by the second on asyncio, with or without this work
+            await checkpoint()
         seen.append("not delivered")
     assert seen == ["done", "returned"]
+
+
+@on_asyncio
+async def test_work_that_waits_for_nothing_is_done_at_once_in_the_same_task(anyio_backend: str) -> None:
+    del anyio_backend
+    others: list[str] = []
+    asyncio.get_running_loop().call_soon(others.append, "had its turn")
+    tasks = []
+
+    async def work() -> None:
+        await checkpoint()
+        tasks.append(running_task())
+
+    await finish(work)
+    assert tasks == [running_task()]
+    assert others == []
+
+
+@on_asyncio
+async def test_work_that_polls_for_others_lets_them_go_on(anyio_backend: str) -> None:
+    del anyio_backend
+    said: list[str] = []
+    asyncio.get_running_loop().call_soon(said.append, "at last")
+
+    async def work() -> None:
+        while not said:  # noqa: ASYNC110  # it is polling that is tried
+            await asyncio.sleep(0)
+
+    await finish(work)
+    assert said == ["at last"]
 
 
 async def test_an_error_of_the_work_propagates_as_itself() -> None:

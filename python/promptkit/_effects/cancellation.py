@@ -7,7 +7,7 @@ single checkpoint.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
@@ -17,6 +17,9 @@ from promptkit._effects.event_loop import asyncio_task
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable
+
+
+MOST_TURNS = 20
 
 
 async def finish(work: Callable[[], Awaitable[None]]) -> None:
@@ -30,19 +33,42 @@ async def finish(work: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _finish_on_asyncio(task: asyncio.Task[object], work: Callable[[], Awaitable[None]]) -> None:
+    """Advance the work in this very task, and wait for what it waits for without lending it the task's cancellation.
+
+    A cancelled task cancels the future that it awaits. Here it awaits another one than the work does.
+    """
     import asyncio
 
-    working = asyncio.ensure_future(work())
+    steps = work().__await__()
     cancelled: tuple[object, ...] | None = None
-    while not working.done():
+    turns = 0
+    while True:
         try:
-            await asyncio.wait([working])
-        except asyncio.CancelledError as error:
-            cancelled = error.args
+            pending: Any = next(steps)
+        except StopIteration:
+            break
+        except BaseException:
+            _deliver(task, cancelled)
+            raise
+        if pending is None:  # it lets others go first, which it may leave out a few times
+            turns += 1
+            if turns <= MOST_TURNS:
+                continue
+        else:
+            pending._asyncio_future_blocking = False  # noqa: SLF001  # as the task does that takes a future over
+        while True:
+            try:
+                await (asyncio.sleep(0) if pending is None else asyncio.wait([pending]))
+                break
+            except asyncio.CancelledError as error:
+                cancelled = error.args
+    _deliver(task, cancelled)
+
+
+def _deliver(task: asyncio.Task[object], cancelled: tuple[object, ...] | None) -> None:
     if cancelled is not None:
         task.uncancel()
         task.cancel(*cancelled)  # with its message, by which anyio and others know their own
-    working.result()
 
 
 class CancellationCheck:

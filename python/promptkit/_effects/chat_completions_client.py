@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from promptkit._effects.http_transport import HttpTransport
+from promptkit._effects.http_transport import Dialect, HttpTransport
 from promptkit._effects.raising import or_raise
 from promptkit._wire.chat_completions import read_reply, request_pieces
 
@@ -18,11 +18,14 @@ if TYPE_CHECKING:
     from promptkit.errors import GenerationError
 
 
+DIALECT = Dialect(path="/chat/completions", headers=(), key_header="authorization", key_scheme="Bearer ")
+
+
 class ChatCompletionsClient:
     """Posts to ``{base_url}/chat/completions``."""
 
     def __init__(self, backend: Backend, http_client: httpx.AsyncClient | None, surroundings: Surroundings) -> None:
-        self._transport = HttpTransport(backend, http_client)
+        self._transport = HttpTransport(backend, DIALECT, http_client)
         self._surroundings = surroundings
 
     async def generate(self, call: GenerationCall) -> GenerationReply:
@@ -31,7 +34,7 @@ class ChatCompletionsClient:
         return or_raise(await self._asked(call))
 
     async def _asked(self, call: GenerationCall) -> Result[GenerationReply, GenerationError]:
-        answer = await self._transport.post("/chat/completions", request_pieces(call), call.credential)
+        answer = await self._transport.post(request_pieces(call), call.credential)
         return read_reply(
             answer.status,
             answer.headers,

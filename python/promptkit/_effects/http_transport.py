@@ -24,7 +24,7 @@ from promptkit.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Generator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from promptkit._values.definitions import Backend
     from promptkit._values.secret import Secret
@@ -53,42 +53,77 @@ class HttpReply(NamedTuple):
     body: bytes
 
 
-class _Bearer(httpx.Auth):
-    """Puts the key on the request where no frame of a traceback holds it."""
+class Dialect(NamedTuple):
+    """What the requests of a dialect have in common: the path below base_url, headers, and how the key is sent."""
 
-    def __init__(self, credential: Secret) -> None:
-        self._credential = credential
+    path: str
+    headers: tuple[tuple[str, str], ...]
+    key_header: str
+    key_scheme: str
 
-    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        request.headers["authorization"] = f"Bearer {self._credential.reveal()}"
-        yield request
+
+class _Pool:
+    """Connections of this package's own. No client around them, since nothing that it does is wanted.
+
+    A client would add cookies, redirects, the credentials of a netrc file, and a third to the cost of a call.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._transport = httpx.AsyncHTTPTransport(verify=_tls(backend), trust_env=False, limits=_limits(backend))
+
+    async def send(self, request: httpx.Request) -> httpx.Response:
+        return await self._transport.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
+
+
+class _Client:
+    """A client: the caller's own, or one that goes through the proxies of the environment."""
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self.client = client
+
+    async def send(self, request: httpx.Request) -> httpx.Response:
+        return await self.client.send(request, stream=True, follow_redirects=False)
+
+    async def aclose(self) -> None:
+        await self.client.aclose()
 
 
 class HttpTransport:
     """Posts to one backend. Connections are kept between calls, as many as the backend runs at once."""
 
-    def __init__(self, backend: Backend, client: httpx.AsyncClient | None) -> None:
+    def __init__(self, backend: Backend, dialect: Dialect, client: httpx.AsyncClient | None) -> None:
         self._backend = backend
-        self._borrowed = client
-        self._own: httpx.AsyncClient | None = None
+        self._dialect = dialect
+        self._borrowed = None if client is None else _Client(client)
+        self._own: _Pool | _Client | None = None
         self._closed = False
+        self._url = httpx.URL(f"{(backend.base_url or '').rstrip('/')}{dialect.path}")
+        self._headers = {
+            "host": httpx.Request("POST", self._url).headers["host"],
+            "user-agent": "promptkit",
+            **{name.lower(): value for name, value in backend.headers.items()},
+            "content-type": "application/json",
+            "accept": "application/json",
+            "accept-encoding": "gzip, deflate",
+            **dict(dialect.headers),
+        }
+        # An attempt is bounded as a whole elsewhere; a pool wait cannot happen, permits are no more than connections.
+        self._timeout = httpx.Timeout(None, connect=backend.connect_timeout)
 
-    async def post(self, path: str, body: Sequence[bytes], credential: Secret | None) -> HttpReply:
+    async def post(self, body: Sequence[bytes], credential: Secret | None) -> HttpReply:
         """Send a body, given in pieces, and read the reply to its end. Redirects are not followed.
 
         Raises ConnectError and DisconnectedError (transient), MalformedReplyError for what is no HTTP or has a body
         that cannot be unpacked, EngineStateError for a client that is closed or belongs to another event loop, and
         GenerationError for a request that cannot be sent. None of them is chained to an error that holds headers.
         """
-        client = self._usable_client()
+        connections = self._usable()
         failure: PromptKitError
         try:
-            response = await client.send(
-                self._request(client, path, body),
-                stream=True,
-                follow_redirects=False,
-                auth=httpx.USE_CLIENT_DEFAULT if credential is None else _Bearer(credential),
-            )
+            response = await connections.send(self._request(body, credential))
             raw = await _read_to_end(response)
             return HttpReply(response.status_code, tuple(response.headers.multi_items()), _body_of(response, raw))
         except Exception as error:  # noqa: BLE001  # whatever the library raises, it is not to be seen
@@ -103,25 +138,23 @@ class HttpTransport:
             own, self._own = self._own, None
             await own.aclose()
 
-    def _request(self, client: httpx.AsyncClient, path: str, body: Sequence[bytes]) -> httpx.Request:
-        headers = {
-            "user-agent": "promptkit",
-            **{name.lower(): value for name, value in self._backend.headers.items()},
-            "content-type": "application/json",
-            "accept": "application/json",
-            "accept-encoding": "gzip, deflate",
-            "content-length": str(sum(map(len, body))),
-        }
-        # An attempt is bounded as a whole elsewhere; a pool wait cannot happen, permits are no more than connections.
-        timeout = httpx.Timeout(None, connect=self._backend.connect_timeout)
-        url = f"{(self._backend.base_url or '').rstrip('/')}{path}"
-        request = client.build_request("POST", url, headers=headers, timeout=timeout)
-        request.stream = _Body(body)
+    def _request(self, body: Sequence[bytes], credential: Secret | None) -> httpx.Request:
+        """Build the request here, so that no frame that an error passes through holds the key."""
+        headers = {**self._headers, "content-length": str(sum(map(len, body)))}
+        if credential is not None:
+            headers[self._dialect.key_header] = f"{self._dialect.key_scheme}{credential.reveal()}"
+        stream = _Body(body)
+        if self._borrowed is None:
+            extensions = {"timeout": self._timeout.as_dict()}
+            return httpx.Request("POST", self._url, headers=headers, stream=stream, extensions=extensions)
+        # The caller's client has headers and cookies of its own.
+        request = self._borrowed.client.build_request("POST", self._url, headers=headers, timeout=self._timeout)
+        request.stream = stream
         return request
 
-    def _usable_client(self) -> httpx.AsyncClient:
+    def _usable(self) -> _Pool | _Client:
         if self._borrowed is not None:
-            if self._borrowed.is_closed:
+            if self._borrowed.client.is_closed:
                 msg = "the http_client given to this engine is closed: close it after the engine's last run"
                 raise EngineStateError(msg)
             return self._borrowed
@@ -129,11 +162,23 @@ class HttpTransport:
             msg = "this engine was closed while the run was in flight"
             raise EngineStateError(msg)
         if self._own is None:
-            backend = self._backend
-            limits = httpx.Limits(max_connections=None, max_keepalive_connections=backend.concurrency)
-            self._own = httpx.AsyncClient(limits=limits, trust_env=backend.trust_env, verify=_tls(backend))
-            self._own.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # nothing crosses between runs
+            self._own = _through_proxies(self._backend) if self._backend.trust_env else _Pool(self._backend)
         return self._own
+
+
+def _through_proxies(backend: Backend) -> _Client:
+    client = httpx.AsyncClient(limits=_limits(backend), trust_env=True, verify=_tls(backend), auth=_no_auth)
+    client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # nothing crosses between runs
+    return _Client(client)
+
+
+def _no_auth(request: httpx.Request) -> httpx.Request:
+    """Stand where the credentials of a netrc file would be looked for."""
+    return request
+
+
+def _limits(backend: Backend) -> httpx.Limits:
+    return httpx.Limits(max_connections=None, max_keepalive_connections=backend.concurrency)
 
 
 class _Body(httpx.AsyncByteStream):
