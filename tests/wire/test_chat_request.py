@@ -19,7 +19,8 @@ class FakeTurn:
         self.encoded = encoded
         self.asked: list[tuple[str, list[Any]]] = []
 
-    def encode_chat(self, markers: str, extra: list[Any]) -> bytes:
+    def encode_chat(self, markers: str, extra: list[Any], late_system: str) -> bytes:
+        assert late_system == "send"
         self.asked.append((markers, extra))
         return self.encoded
 

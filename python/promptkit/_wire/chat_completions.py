@@ -7,44 +7,30 @@ Decisions where no standard speaks:
   parts of other kinds and parts marked as thought are not. ``reasoning_content`` and its like are never looked at.
 - ``finish_reason`` is passed on as it is, up to 256 characters, like ``id`` and ``model``. A number or a boolean
   becomes its JSON text, a list or an object None.
-- A lone surrogate in the answer or the refusal makes the reply malformed, elsewhere the field is dropped.
 - ``refusal`` of "" (some gateways send it for none) is None.
-- A body that begins as JSON and ends inside it was cut if nothing framed it: no content-length and no
-  transfer-encoding, so the end of the connection was the end of the body. That is a DisconnectedError and transient,
-  like any other cut body. Where HTTP says that the body is whole, the backend wrote it so, and asking again would give
-  the same: a MalformedReplyError, not transient. An empty body shows no cut and is malformed in either case.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from returns.result import Failure, Result, Success
 
-from promptkit._values.frozen import text_fault
 from promptkit._values.generation import GenerationReply
-from promptkit._values.usage import ReportedUsage
-from promptkit._wire.documents import TOO_DEEP, ends_inside, kind_of, member, read_document, text_member
-from promptkit._wire.failures import error_object, failure, reply_id
-from promptkit._wire.redaction import excerpt, plain, redacted
-from promptkit._wire.retry_after import Headers, demand
+from promptkit._wire.documents import kind_of, member
+from promptkit._wire.replies import Arrival, label, read, reason, reported, sendable, unreadable
 from promptkit._wire.usage import read_usage
-from promptkit.errors import DisconnectedError, GenerationError, MalformedReplyError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from promptkit._values.contracts import OutputContract
     from promptkit._values.generation import GenerationCall
+    from promptkit._wire.retry_after import Headers
+    from promptkit.errors import GenerationError
 
-_KEYS_SHOWN = 12
-_LABEL = 256  # of a name or a reason; they go into events, and a backend may send a megabyte
-_KEY = 40
-_KEYS = 120
-_FRAMING = frozenset({"content-length", "transfer-encoding"})
 _TEXT_KINDS = ("text", "output_text")  # not a set: a kind that cannot be hashed is another kind too
 _ENDED_IN_ERROR = {"message": "the generation ended with an error, which is not described"}
 
@@ -76,36 +62,8 @@ def read_reply(
     secret: str | None = None,
 ) -> Result[GenerationReply, GenerationError]:
     """Read a complete reply. ``now`` is aware; ``secret`` is the key that was sent, kept out of what is reported."""
-    arrival = _Arrival(status=status, headers=headers, body=body, now=now, secret=secret)
-    decoded: Result[Any, str] = read_document(body)
-    if not arrival.successful:
-        shown = decoded.lash(lambda _: Success(body.decode(errors="replace"))).unwrap()
-        unreadable = excerpt(body, secret) or None
-        return Failure(_reported(arrival, shown, shown, None if isinstance(decoded, Success) else unreadable))
-    return decoded.lash(lambda problem: Failure(_unreadable(arrival, None, problem))).bind(
-        lambda document: _answer(arrival, document),
-    )
-
-
-class _Arrival(msgspec.Struct, frozen=True, kw_only=True):
-    """What came back."""
-
-    status: int
-    headers: Headers
-    body: bytes
-    now: datetime
-    secret: str | None
-
-    @property
-    def successful(self) -> bool:
-        return HTTPStatus.OK <= self.status < HTTPStatus.MULTIPLE_CHOICES
-
-    @property
-    def framed(self) -> bool:
-        return any(name.lower() in _FRAMING for name, _ in self.headers)
-
-    def __repr__(self) -> str:
-        return f"_Arrival(status={self.status})"  # neither the key nor what the model wrote
+    api = "a chat-completions API"
+    return read(Arrival(status=status, headers=headers, body=body, now=now, secret=secret, api=api), _answer)
 
 
 # ------------------------------------------------------------------ requests
@@ -145,17 +103,17 @@ def _schema_format(contract: OutputContract) -> Mapping[str, Any]:
 # ------------------------------------------------------------------ replies
 
 
-def _answer(arrival: _Arrival, document: object) -> Result[GenerationReply, GenerationError]:
+def _answer(arrival: Arrival, document: object) -> Result[GenerationReply, GenerationError]:
     error = _error_in(document)
     if error is not None:
-        return Failure(_reported(arrival, document, error, None))
+        return Failure(reported(arrival, document, error, None))
     read: Result[GenerationReply, str] = Result.do(
         GenerationReply(
             content=content,
-            finish_reason=_finish_reason(choice),
+            finish_reason=reason(choice.get("finish_reason")),
             refusal=refusal,
-            model=_label(arrival, document, "model"),
-            response_id=_label(arrival, document, "id"),
+            model=label(arrival, document, "model"),
+            response_id=label(arrival, document, "id"),
             usage=read_usage(member(document, "usage")),
         )
         for choice in _choice(document)
@@ -163,7 +121,7 @@ def _answer(arrival: _Arrival, document: object) -> Result[GenerationReply, Gene
         for content in _content(message)
         for refusal in _refusal(message)
     )
-    return read.lash(lambda problem: Failure(_unreadable(arrival, document, problem)))
+    return read.lash(lambda problem: Failure(unreadable(arrival, document, problem)))
 
 
 def _error_in(document: object) -> object:
@@ -212,7 +170,7 @@ def _content(message: dict[str, Any]) -> Result[str, str]:
     if content is None:
         return Success("")
     if isinstance(content, str):
-        return _sendable(content, "content")
+        return sendable(content, "content")
     if not isinstance(content, list):
         return Failure(f'"content" of the message is {kind_of(content)}, neither a text nor an array of parts')
     if not all(isinstance(part, dict | str) for part in content):
@@ -220,7 +178,7 @@ def _content(message: dict[str, Any]) -> Result[str, str]:
     texts = [_text_of(part) for part in content]
     if not all(isinstance(text, str) for text in texts):
         return Failure('"content" of the message has a text part without a text')
-    return _sendable("".join(texts), "content")
+    return sendable("".join(texts), "content")
 
 
 def _text_of(part: dict[str, Any] | str) -> Any:
@@ -239,7 +197,7 @@ def _refusal(message: dict[str, Any]) -> Result[str | None, str]:
         return Success(None)
     if not isinstance(refusal, str):
         return Failure(f'"refusal" of the message is {kind_of(refusal)}, not a text')
-    return _sendable(refusal, "refusal").map(_optional)
+    return sendable(refusal, "refusal").map(_optional)
 
 
 def _optional(text: str) -> str | None:
@@ -249,71 +207,3 @@ def _optional(text: str) -> str | None:
 def _refusal_part(content: object) -> Any:
     parts = content if isinstance(content, list) else []
     return next((part["refusal"] for part in parts if member(part, "type") == "refusal" and part.get("refusal")), None)
-
-
-def _sendable(text: str, name: str) -> Result[str, str]:
-    fault = text_fault(text)
-    return Success(text) if fault is None else Failure(f'"{name}" of the message {fault}')
-
-
-def _finish_reason(choice: dict[str, Any]) -> str | None:
-    reason = choice.get("finish_reason")
-    if isinstance(reason, str):
-        return reason[:_LABEL] if text_fault(reason) is None else None
-    return msgspec.json.encode(reason).decode() if isinstance(reason, bool | int | float) else None
-
-
-def _label(arrival: _Arrival, document: object, name: str) -> str | None:
-    """Read a name that goes into events, where a backend that echoes the key must not put it."""
-    label = text_member(document, name)
-    return None if label is None or text_fault(label) is not None else redacted(label, arrival.secret)[:_LABEL]
-
-
-# ------------------------------------------------------------------ failures
-
-
-def _reported(arrival: _Arrival, document: object, error: object, piece: str | None) -> GenerationError:
-    """Make the error that a status or an error object says. ``document`` is the body around ``error``."""
-    holder = document[0] if isinstance(document, list) and document else document
-    usage = read_usage(member(holder, "usage"))
-    if usage is None and arrival.successful:
-        usage = (
-            ReportedUsage()
-        )  # generation had begun whatever status the error names: its counts are unknown, not none
-    return failure(
-        arrival.status,
-        error,
-        retry_after=demand(arrival.headers, error_object(error), arrival.now),
-        secret=arrival.secret,
-        reported=usage,
-        response_id=reply_id(holder, arrival.headers, arrival.secret),
-        excerpt=piece,
-    )
-
-
-def _unreadable(arrival: _Arrival, document: object, problem: str) -> GenerationError:
-    undecoded = document is None and problem != TOO_DEEP
-    cut = undecoded and not arrival.framed and ends_inside(arrival.body)
-    cls = DisconnectedError if cut else MalformedReplyError
-    advice = (
-        "the connection ended before the reply did"
-        if cut
-        else "check that base_url is the address of a chat-completions API"
-    )
-    return cls(
-        f"the reply of status {arrival.status} cannot be read: {problem}{_keys(arrival, document)}; {advice}",
-        transient=cut,
-        status=arrival.status,
-        excerpt=excerpt(arrival.body, arrival.secret),
-        response_id=reply_id(document, arrival.headers, arrival.secret),
-        reported=read_usage(member(document, "usage")),
-    )
-
-
-def _keys(arrival: _Arrival, document: object) -> str:
-    """Name the top-level keys, never what stands below them."""
-    if not isinstance(document, dict):
-        return ""
-    shown = ", ".join(plain(key, _KEY, arrival.secret) for key in list(document)[:_KEYS_SHOWN])
-    more = f" and {len(document) - _KEYS_SHOWN} more" if len(document) > _KEYS_SHOWN else ""
-    return f" (its keys: {plain(shown, _KEYS, arrival.secret) or 'none'}{more})"
