@@ -53,8 +53,8 @@ class HttpReply(NamedTuple):
     body: bytes
 
 
-class Dialect(NamedTuple):
-    """What the requests of a dialect have in common: the path below base_url, headers, and how the key is sent."""
+class Framing(NamedTuple):
+    """What the requests of a dialect have around their bodies: a path below base_url, headers, the key's header."""
 
     path: str
     headers: tuple[tuple[str, str], ...]
@@ -94,21 +94,21 @@ class _Client:
 class HttpTransport:
     """Posts to one backend. Connections are kept between calls, as many as the backend runs at once."""
 
-    def __init__(self, backend: Backend, dialect: Dialect, client: httpx.AsyncClient | None) -> None:
+    def __init__(self, backend: Backend, framing: Framing, client: httpx.AsyncClient | None) -> None:
         self._backend = backend
-        self._dialect = dialect
+        self._framing = framing
         self._borrowed = None if client is None else _Client(client)
         self._own: _Pool | _Client | None = None
         self._closed = False
-        self._url = httpx.URL(f"{(backend.base_url or '').rstrip('/')}{dialect.path}")
+        self._url = httpx.URL(f"{(backend.base_url or '').rstrip('/')}{framing.path}")
         self._headers = {
             "host": httpx.Request("POST", self._url).headers["host"],
             "user-agent": "promptkit",
+            **dict(framing.headers),
             **{name.lower(): value for name, value in backend.headers.items()},
             "content-type": "application/json",
             "accept": "application/json",
             "accept-encoding": "gzip, deflate",
-            **dict(dialect.headers),
         }
         # An attempt is bounded as a whole elsewhere; a pool wait cannot happen, permits are no more than connections.
         self._timeout = httpx.Timeout(None, connect=backend.connect_timeout)
@@ -142,7 +142,7 @@ class HttpTransport:
         """Build the request here, so that no frame that an error passes through holds the key."""
         headers = {**self._headers, "content-length": str(sum(map(len, body)))}
         if credential is not None:
-            headers[self._dialect.key_header] = f"{self._dialect.key_scheme}{credential.reveal()}"
+            headers[self._framing.key_header] = f"{self._framing.key_scheme}{credential.reveal()}"
         stream = _Body(body)
         if self._borrowed is None:
             extensions = {"timeout": self._timeout.as_dict()}

@@ -123,14 +123,14 @@ class Shared:
             return self._embedded
 
     def _built_in(self, state: LoopState, backend: Backend) -> ModelClient:
-        from promptkit._effects.chat_completions_client import ChatCompletionsClient
+        from promptkit._effects.http_client import HttpClient
 
         if self._http_client is not None:
             if self._http_loop is not None and self._http_loop is not state.loop:
                 msg = "the http_client of this engine belongs to an event loop that has ended: make a new engine"
                 raise EngineStateError(msg)
             self._http_loop = state.loop
-        return ChatCompletionsClient(backend, self._http_client, self.surroundings)
+        return HttpClient(backend, self._http_client, self.surroundings)
 
     async def aclose(self) -> None:
         """Refuse new runs, wait for those that were admitted, then close the built-in clients."""
