@@ -7,6 +7,7 @@ import os
 import socket
 import ssl
 import zlib
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from http.cookiejar import DefaultCookiePolicy
 from typing import TYPE_CHECKING, NamedTuple
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 
 MAX_REPLY_BYTES = 64 * 2**20
+POOL = 8
 LARGE_BODY = 64 * 2**10
 _GZIP = zlib.MAX_WBITS | 16
 CUT = (
@@ -39,6 +41,9 @@ CUT = (
     "peer closed connection",
     "peer unexpectedly closed",
 )  # how httpcore and h11 begin to say it
+
+
+Send = Callable[[httpx.Request], Awaitable[httpx.Response]]
 
 
 class _UnreadableError(Exception):
@@ -62,20 +67,40 @@ class Framing(NamedTuple):
     key_scheme: str
 
 
-class _Pool:
+class _Pools:
     """Connections of this package's own. No client around them, since nothing that it does is wanted.
 
-    A client would add cookies, redirects, the credentials of a netrc file, and a third to the cost of a call.
+    A client would add cookies, redirects, the credentials of a netrc file, and a third to the cost of a call. Several
+    small pools, because the library's looks at each of its connections several times a request: the first one that
+    has room is taken, so that few connections serve few calls.
     """
 
     def __init__(self, backend: Backend) -> None:
-        self._transport = httpx.AsyncHTTPTransport(verify=_tls(backend), trust_env=False, limits=_limits(backend))
+        self._backend = backend
+        self._pools: list[_Pool] = []
 
-    async def send(self, request: httpx.Request) -> httpx.Response:
-        return await self._transport.handle_async_request(request)
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[Send]:
+        pool = next((pool for pool in self._pools if pool.in_use < POOL), None)
+        if pool is None:
+            pool = _Pool(verify=_tls(self._backend))
+            self._pools.append(pool)
+        pool.in_use += 1
+        try:
+            yield pool.transport.handle_async_request
+        finally:
+            pool.in_use -= 1
 
     async def aclose(self) -> None:
-        await self._transport.aclose()
+        for pool in self._pools:
+            await pool.transport.aclose()
+
+
+class _Pool:
+    def __init__(self, *, verify: ssl.SSLContext | bool) -> None:
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=POOL)
+        self.transport = httpx.AsyncHTTPTransport(verify=verify, trust_env=False, limits=limits)
+        self.in_use = 0
 
 
 class _Client:
@@ -84,7 +109,11 @@ class _Client:
     def __init__(self, client: httpx.AsyncClient) -> None:
         self.client = client
 
-    async def send(self, request: httpx.Request) -> httpx.Response:
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[Send]:
+        yield self._send
+
+    async def _send(self, request: httpx.Request) -> httpx.Response:
         return await self.client.send(request, stream=True, follow_redirects=False)
 
     async def aclose(self) -> None:
@@ -98,7 +127,7 @@ class HttpTransport:
         self._backend = backend
         self._framing = framing
         self._borrowed = None if client is None else _Client(client)
-        self._own: _Pool | _Client | None = None
+        self._own: _Pools | _Client | None = None
         self._closed = False
         self._url = httpx.URL(f"{(backend.base_url or '').rstrip('/')}{framing.path}")
         self._headers = {
@@ -123,8 +152,9 @@ class HttpTransport:
         connections = self._usable()
         failure: PromptKitError
         try:
-            response = await connections.send(self._request(body, credential))
-            raw = await _read_to_end(response)
+            with connections.lent() as send:
+                response = await send(self._request(body, credential))
+                raw = await _read_to_end(response)
             return HttpReply(response.status_code, tuple(response.headers.multi_items()), _body_of(response, raw))
         except Exception as error:  # noqa: BLE001  # whatever the library raises, it is not to be seen
             failure = _failure_of(error, self._backend, borrowed=self._borrowed is not None)
@@ -152,7 +182,7 @@ class HttpTransport:
         request.stream = stream
         return request
 
-    def _usable(self) -> _Pool | _Client:
+    def _usable(self) -> _Pools | _Client:
         if self._borrowed is not None:
             if self._borrowed.client.is_closed:
                 msg = "the http_client given to this engine is closed: close it after the engine's last run"
@@ -162,12 +192,13 @@ class HttpTransport:
             msg = "this engine was closed while the run was in flight"
             raise EngineStateError(msg)
         if self._own is None:
-            self._own = _through_proxies(self._backend) if self._backend.trust_env else _Pool(self._backend)
+            self._own = _through_proxies(self._backend) if self._backend.trust_env else _Pools(self._backend)
         return self._own
 
 
 def _through_proxies(backend: Backend) -> _Client:
-    client = httpx.AsyncClient(limits=_limits(backend), trust_env=True, verify=_tls(backend), auth=_no_auth)
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=backend.concurrency)
+    client = httpx.AsyncClient(limits=limits, trust_env=True, verify=_tls(backend), auth=_no_auth)
     client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # nothing crosses between runs
     return _Client(client)
 
@@ -175,10 +206,6 @@ def _through_proxies(backend: Backend) -> _Client:
 def _no_auth(request: httpx.Request) -> httpx.Request:
     """Stand where the credentials of a netrc file would be looked for."""
     return request
-
-
-def _limits(backend: Backend) -> httpx.Limits:
-    return httpx.Limits(max_connections=None, max_keepalive_connections=backend.concurrency)
 
 
 class _Body(httpx.AsyncByteStream):
