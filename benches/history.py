@@ -14,19 +14,15 @@ import sys
 from hashlib import sha256
 from pathlib import Path
 from statistics import median
-from typing import IO, TYPE_CHECKING, Any, Self, cast
+from typing import Any
 
 import report
 from picture import draw
+from process import PEERS_PYTHON, Process, put_on_page, say
 from promptkit import _history
 from subjects import HERE, PEERS, TITLES
 
-if TYPE_CHECKING:
-    from types import TracebackType
-
 FOLDER = Path(__file__).resolve().parent
-PEERS_PYTHON = FOLDER.parent / ".venv-peers" / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-PAGE = FOLDER.parent / "docs" / "performance.md"
 DEPTHS = (1, 10, 100, 1_000, 10_000, 100_000)
 BODY_EVERY_TURN = 1_000  # 10,000 turns are 64 GB of bodies
 BUDGET = {"build": 30.0, "build_body": 30.0}
@@ -36,34 +32,9 @@ COLD_ROUNDS = 15
 ENGINE_ROUNDS = 5
 
 
-class Process:
-    """A worker."""
-
-    def __init__(self, name: str) -> None:
-        python = str(PEERS_PYTHON) if name in PEERS else sys.executable
-        command = [python, str(FOLDER / "worker.py"), name]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603
-        self._to, self._from = cast("IO[str]", self._process.stdin), cast("IO[str]", self._process.stdout)
-
-    def __call__(self, command: str, **arguments: Any) -> Any:
-        """Ask, and wait for the answer."""
-        self._to.write(json.dumps([command, arguments]) + "\n")
-        self._to.flush()
-        answer = self._from.readline()
-        if not answer:
-            msg = f"{self._process.args!r} ended with {self._process.wait()} at {command} {arguments}"
-            raise RuntimeError(msg)
-        return json.loads(answer)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
-        self._to.close()
-        if kind is not None:
-            self._process.kill()
-        self._process.wait()
-        self._from.close()
+def worker_of(name: str) -> Process:
+    """Start the process of an implementation."""
+    return Process("worker.py", name, peer=name in PEERS)
 
 
 class Bench:
@@ -156,9 +127,9 @@ def memory(names: tuple[str, ...]) -> tuple[dict[str, dict[str, float]], dict[st
         for name in names:
             if turn and name in PEERS:
                 continue  # theirs is far from any goal, and takes long
-            with Process(name) as ask:
+            with worker_of(name) as ask:
                 found["message"][name].append(ask("message_memory", depth=20_000)["bytes"])
-            with Process(name) as ask:
+            with worker_of(name) as ask:
                 answer = ask("branch_memory", depth=1_000, branches=1_000, limit=3)
             found["branches"][name].append(answer["bytes"])
             made[name] = answer["branches"]
@@ -179,7 +150,7 @@ def engine() -> dict[str, float]:
 def branches() -> dict[str, float]:
     """Measure a branch of a short and of a long history, in turns: the goal is that they cost the same."""
     found: dict[str, list[float]] = {"branch 10": [], "branch 10000": []}
-    with Process(report.OURS) as short, Process(report.OURS) as long:
+    with worker_of(report.OURS) as short, worker_of(report.OURS) as long:
         short("hold", depth=10)
         long("hold", depth=10_000)
         for turn in range(COLD_ROUNDS + 1):
@@ -190,18 +161,13 @@ def branches() -> dict[str, float]:
     return {name: median(costs) for name, costs in found.items()}
 
 
-def say(line: str) -> None:
-    """Tell how far it is."""
-    print(f"bench: {line}", file=sys.stderr, flush=True)
-
-
 def main() -> None:
     """Measure, print, keep."""
     names = HERE + (PEERS if PEERS_PYTHON.exists() else ())
     if names == HERE:
         say("pydantic-ai, LangGraph and llm are left out: `make bench-peers` makes the environment they run in")
     build = built()
-    workers = {name: Process(name) for name in names}
+    workers = {name: worker_of(name) for name in names}
     try:
         versions = {package: version for ask in workers.values() for package, version in ask("versions").items()}
         bench = Bench(workers)
@@ -245,7 +211,7 @@ def main() -> None:
     keep(bench.cells, {"machine": machine, "versions": versions, "memory": stored, "branches made": made,
                        "engine": through, "goals": judged})  # fmt: skip
     if names != HERE:
-        show(lines)  # the page has a whole run
+        put_on_page("history", lines)  # the page has a whole run
 
 
 def built() -> str:
@@ -264,13 +230,6 @@ def keep(cells: report.Cells, rest: dict[str, Any]) -> None:
         if what in report.WHAT and "cpu" in cell:
             panels.setdefault(report.WHAT[what], {}).setdefault(TITLES[name], {})[depth] = cell["cpu"]
     (results / "history.svg").write_text(draw(panels))
-
-
-def show(lines: list[str]) -> None:
-    """Put the table into the page about performance."""
-    before, _, old = PAGE.read_text().partition("```text\n")
-    _, _, after = old.partition("```\n")
-    PAGE.write_text(before + "```text\n" + "\n".join([*lines, "```\n"]) + after)
 
 
 if __name__ == "__main__":
