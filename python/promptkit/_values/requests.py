@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any
+from pathlib import PosixPath, PurePosixPath, PureWindowsPath, WindowsPath
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from promptkit._values.construction import Checked
 from promptkit._values.contracts import OutputContract
 from promptkit._values.events import Observer
 from promptkit._values.exchange import Exchange
-from promptkit._values.frozen import FrozenDict, UnfitError, frozen_mapping, text_fault
+from promptkit._values.frozen import FrozenDict, UnfitError, frozen_json, frozen_mapping
 from promptkit._values.json import JSON
 from promptkit._values.messages import Message
 from promptkit._values.secret import Secret
@@ -26,21 +27,71 @@ NO_VARIABLES: FrozenDict[str, JSON] = FrozenDict()
 NO_INPUTS: FrozenDict[str, Input] = FrozenDict()
 
 
+class FilePath:
+    """The text of a path, kept in place of a path object that could change."""
+
+    __slots__ = ("_text",)
+    _text: str
+
+    def __init__(self, text: str) -> None:
+        object.__setattr__(self, "_text", text)
+
+    def __fspath__(self) -> str:
+        return self._text
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"FilePath({self._text!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FilePath) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash((FilePath, self._text))
+
+    def __reduce__(self) -> tuple[type[FilePath], tuple[str]]:
+        return (FilePath, (self._text,))
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        msg = "the path of an input does not change"
+        raise AttributeError(msg)
+
+
+IMMUTABLE_PATHS = frozenset({PurePosixPath, PureWindowsPath, PosixPath, WindowsPath})
+
+
 def _read_input(value: object, path: str, _depth: int) -> Input:
     if isinstance(value, str):
-        fault = text_fault(value)
-        if fault:
-            raise UnfitError(fault, path)
-        return value
+        text: str = frozen_json(value, path)
+        return text
     if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value)
+        return _read_data(value, path)
     if isinstance(value, PathLike):
-        if isinstance(fspath(value), str):
-            return value
-        msg = "is a path of bytes; give a path of text"
-        raise UnfitError(msg, path)
+        return value if type(value) in IMMUTABLE_PATHS else _read_path(value, path)
     msg = f"is a {type(value).__name__}; an input is text, bytes, or a path object (pathlib.Path) for a file"
     raise UnfitError(msg, path)
+
+
+def _read_data(value: bytes | bytearray | memoryview, path: str) -> bytes:
+    try:
+        return value if type(value) is bytes else memoryview(value).tobytes()
+    except ValueError:
+        msg = "is a memoryview that was released"
+        raise UnfitError(msg, path) from None
+
+
+def _read_path(value: PathLike[Any], path: str) -> FileInput:
+    try:
+        text: object = fspath(value)
+    except Exception as error:  # noqa: BLE001  # it is the caller's own method, and can raise anything
+        msg = f"is a {type(value).__name__} whose __fspath__ gives no path: {type(error).__name__}: {error}"[:300]
+        raise UnfitError(msg, path) from None
+    if not isinstance(text, str):
+        msg = "is a path of bytes; give a path of text"
+        raise UnfitError(msg, path)
+    return FilePath(str.__str__(text))
 
 
 def _read_inputs(value: Any) -> Any:
@@ -68,11 +119,11 @@ class RunRequest(Checked, frozen=True, kw_only=True):
     """One run: which prompt, with which values, continuing what.
 
     ``variables`` are JSON values for the templates. ``inputs`` are the declared inputs: text and bytes are the content
-    itself, a path object (``pathlib.Path``) is a file below the inputs folder. ``profile``, ``output`` and
-    ``session_id`` replace what the prompt says; the contract is replaced completely. ``appended_messages`` follow the
-    prompt's own. ``observer`` receives the run's events. ``capture_exchange`` makes the result carry its exchange;
-    ``continue_from`` puts an exchange's history before this prompt's messages and implies capture. Nothing but that
-    history crosses from the run it continues.
+    itself, a path object (``pathlib.Path``) is a file below the inputs folder, kept by the text of its path.
+    ``profile``, ``output`` and ``session_id`` replace what the prompt says; the contract is replaced completely.
+    ``appended_messages`` follow the prompt's own. ``observer`` receives the run's events. ``capture_exchange`` makes
+    the result carry its exchange; ``continue_from`` puts an exchange's history before this prompt's messages and
+    implies capture. Nothing but that history crosses from the run it continues.
 
     Raises InvalidRequestError, naming the field, for values of the wrong kind.
     """

@@ -1,0 +1,102 @@
+"""Requests: what is given as an input is kept as it was at that moment."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from os import fspath
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from promptkit import InvalidRequestError, RunRequest
+
+
+class Movable:
+    """A path object that changes, or gives what it is told to."""
+
+    def __init__(self, path: Any) -> None:
+        self.path = path
+
+    def __fspath__(self) -> Any:
+        if isinstance(self.path, BaseException):
+            raise self.path
+        return self.path
+
+
+class OwnPath(type(Path())):  # type: ignore[misc]  # PosixPath or WindowsPath
+    """A subclass of a path, which may do anything."""
+
+
+def taken(value: Any) -> Any:
+    return RunRequest(prompt_id="p", inputs={"doc": value}).inputs["doc"]
+
+
+@pytest.mark.parametrize("path", [Path("a/b"), PurePosixPath("a/b"), PureWindowsPath("a\\b")])
+def test_a_path_of_pathlib_is_kept(path: Any) -> None:
+    assert taken(path) is path
+
+
+@given(st.text(st.characters()))
+def test_another_path_object_is_kept_by_its_exact_text(text: str) -> None:
+    movable = Movable(text)
+    kept = taken(movable)
+    movable.path = "elsewhere"
+    assert fspath(kept) == str(kept) == text
+    assert kept == taken(Movable(text)) == copy.deepcopy(kept) == pickle.loads(pickle.dumps(kept))  # noqa: S301  # made here
+    assert hash(kept) == hash(taken(Movable(text)))
+    assert kept != text
+    with pytest.raises(AttributeError, match="does not change"):
+        kept._text = "elsewhere"  # noqa: SLF001  # what must not be done
+
+
+def test_a_subclass_of_a_path_is_kept_by_its_text_too() -> None:
+    assert type(taken(OwnPath("a/b"))) is not OwnPath
+    assert fspath(taken(OwnPath("a/b"))) == "a/b"
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        (ZeroDivisionError("no path today"), "whose __fspath__ gives no path: ZeroDivisionError: no path today"),
+        (5, "whose __fspath__ gives no path: TypeError"),
+        (None, "whose __fspath__ gives no path: TypeError"),
+        (b"a.txt", "is a path of bytes; give a path of text"),
+    ],
+)
+def test_a_path_object_that_gives_no_path_names_the_input(path: Any, sentence: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        taken(Movable(path))
+    assert str(caught.value).startswith("RunRequest.inputs.doc: ")
+    assert sentence in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_data_is_kept_as_it_was() -> None:
+    buffer = bytearray(b"before")
+    for given_data in (buffer, memoryview(buffer), memoryview(buffer)[::-1]):
+        kept = taken(given_data)
+        before = bytes(given_data)
+        buffer[0] = buffer[0] ^ 1
+        assert type(kept) is bytes
+        assert kept == before != bytes(given_data)
+
+
+def test_a_memory_that_was_released_is_refused() -> None:
+    view = memoryview(b"x")
+    view.release()
+    with pytest.raises(InvalidRequestError, match=r"RunRequest\.inputs\.doc: is a memoryview that was released"):
+        taken(view)
+
+
+def test_a_text_of_another_class_becomes_plain() -> None:
+    class Marked(str):
+        __slots__ = ()
+
+        def encode(self, *_: object) -> bytes:
+            return b"other"
+
+    assert type(taken(Marked("x"))) is str
