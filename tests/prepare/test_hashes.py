@@ -31,7 +31,6 @@ from promptkit import (
 )
 from promptkit._history import Turn
 from promptkit._load_catalog import definitions_of
-from promptkit._prepare.inputs import as_texts
 from promptkit._prepare.pipeline import complete, details
 from promptkit._prepare.plan import definition_hash, plan_of
 from promptkit._prepare.selection import select
@@ -128,13 +127,6 @@ def test_a_plan_is_that_of_its_own_prompt_although_python_takes_1_for_true() -> 
     assert plan_of(prompts[0]) is plans[0]
 
 
-def test_an_input_hash_is_that_of_its_text_without_a_mark() -> None:
-    inputs = as_texts({"a": b"\xef\xbb\xbfx\r\n", "b": b""}).unwrap()
-    assert dict(inputs.texts) == {"a": "x\r\n", "b": ""}
-    assert dict(inputs.hashes) == {"a": sha256(b"x\r\n"), "b": sha256(b"")}
-    assert dict(shown().input_hashes) == {"doc": sha256(b"text")}
-
-
 texts = st.text()
 
 
@@ -150,9 +142,9 @@ messages = st.builds(
     content=texts
     | st.lists(
         st.builds(TextPart, text=texts)
-        | st.builds(ImagePart, media_type=texts, url=texts)
-        | st.builds(ImagePart, media_type=texts, data=st.binary())
-        | st.builds(FilePart, media_type=texts, data=st.binary(), filename=st.none() | texts)
+        | st.builds(ImagePart, media_type=st.just("image/png"), url=st.just("https://host.example/a.png"))
+        | st.builds(ImagePart, media_type=st.just("image/webp"), data=st.binary())
+        | st.builds(FilePart, media_type=st.just("application/pdf"), data=st.binary(), filename=st.none() | texts)
     ).map(tuple),
     cache_control=st.none() | st.builds(CacheControl, ttl=st.sampled_from([None, "5m", "1h"])),
 ).filter(lambda message: message.cache_control is None or _has_an_end(message))

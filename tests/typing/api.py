@@ -58,7 +58,7 @@ def configure() -> Catalog:
         prompts=[
             PromptDefinition(
                 id="q",
-                messages=(MessageTemplate(role="user", content="{{ x }}"),),
+                messages=(MessageTemplate(role="user", content="{{ x }}", attachments=("photo",)),),
                 variables=("x",),
                 output=OutputContract.of(Finding, max_repairs=1),
             )

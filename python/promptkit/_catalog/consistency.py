@@ -91,6 +91,10 @@ def _prompt_faults(
     used_variables: set[str] = set()
     used_inputs: set[str] = set()
     whole = True
+    for index, message in enumerate(prompt.messages):
+        key = f"{where}.messages[{index}].attachments"
+        yield from _undeclared("input", message.attachments, prompt.inputs, key=key, file=file)
+        used_inputs |= set(message.attachments)
     sources = [(f"{where}.messages[{index}].content", message.content) for index, message in enumerate(prompt.messages)]
     if prompt.session is not None:
         sources.append((f"{where}.session", prompt.session))

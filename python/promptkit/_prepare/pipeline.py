@@ -9,7 +9,7 @@ import msgspec
 from returns.result import Failure, Result, Success
 
 from promptkit._history import Turn
-from promptkit._prepare.inputs import as_texts
+from promptkit._prepare.inputs import taken
 from promptkit._prepare.rendering import render, render_session
 from promptkit._prepare.selection import Selection
 from promptkit._prepare.settings import settings
@@ -41,11 +41,11 @@ def complete(
         if message.cache_control is not None and not _ends_with_content(message):
             where = f"appended_messages[{index}] ({message.role})"
             return Failure(InvalidRequestError(f"{where} has a cache marker and no content, which backends refuse"))
-    read = as_texts(contents)
+    read = taken(selection.plan, request, contents)
     if isinstance(read, Failure):
         return read
     inputs = read.unwrap()
-    rendered = render(selection.plan, request.variables, inputs.texts)
+    rendered = render(selection.plan, request.variables, inputs.texts, inputs.parts)
     if isinstance(rendered, Failure):
         return rendered
     session = render_session(selection.plan, request.session_id, request.variables, inputs.texts)

@@ -55,18 +55,21 @@ class MessageTemplate(Definition, frozen=True, kw_only=True):
     """One message of a prompt. ``content`` is sandboxed Jinja2 source that renders alone to this message's text.
 
     Whitespace is Jinja2's own: a block tag on a line of its own leaves the line end, and ``{%- ... -%}`` takes it away.
+    ``attachments`` are names of declared inputs: each becomes an image or a file part after the text, in this order.
     """
 
     role: Role
     content: str
     cache_control: CacheControl | None = None
+    attachments: tuple[str, ...] = ()
 
 
 class PromptDefinition(Definition, frozen=True, kw_only=True):
     """A prompt: messages to render, what they need, and what is expected back.
 
-    ``variables`` and ``inputs`` declare every name that the templates use. ``profile`` is the profile used when a
-    request names none, ``session`` a template of the session id, ``output`` the contract of the answer.
+    ``variables`` and ``inputs`` declare every name that the templates and the attachments use. ``profile`` is the
+    profile used when a request names none, ``session`` a template of the session id, ``output`` the contract of the
+    answer.
     """
 
     id: str
