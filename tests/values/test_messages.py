@@ -12,17 +12,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptkit import CacheControl, FilePart, ImagePart, Message, TextPart
+from promptkit import CacheControl, FilePart, ImagePart, InvalidRequestError, Message, TextPart
 from promptkit._history import Turn
 from promptkit._values.exchange import exchange_of, node_of
 from promptkit._values.messages import from_tuples, to_tuple
 
 texts = st.text()
+names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9!$&^_.+-]{0,20}", fullmatch=True)
+parameters = st.from_regex(r" ?; ?[a-z]{1,9}=[A-Z0-9'*+.^_`|~-]{1,9}", fullmatch=True)
+image_types = st.builds("image/{}".format, names)
+file_types = st.builds("{}/{}{}".format, names, names, st.lists(parameters, max_size=2).map("".join))
+paths = st.text(st.characters(min_codepoint=33, max_codepoint=126))
+urls = st.builds("{}://host.example/{}".format, st.sampled_from(["http", "https", "HTTPS"]), paths) | st.builds(
+    "data:{},{}".format, st.sampled_from(["image/png;base64", "image/svg+xml", ""]), paths
+)
 parts = st.one_of(
     st.builds(TextPart, text=texts),
-    st.builds(ImagePart, media_type=texts, data=st.binary()),
-    st.builds(ImagePart, media_type=texts, url=texts),
-    st.builds(FilePart, media_type=texts, data=st.binary(), filename=st.none() | texts),
+    st.builds(ImagePart, media_type=image_types, data=st.binary()),
+    st.builds(ImagePart, media_type=image_types, url=urls),
+    st.builds(FilePart, media_type=file_types, data=st.binary(), filename=st.none() | texts),
 )
 messages = st.builds(
     Message,
@@ -60,8 +68,8 @@ def test_a_message_survives_encoding_pickling_and_copying(message: Message) -> N
             '{"role":"developer","content":"x","cache_control":{"type":"ephemeral","ttl":"1h"}}',
         ),
         (
-            Message(role="user", content=(TextPart(text="a"), ImagePart(media_type="image/png", url="u"))),
-            '{"role":"user","content":[{"type":"text","text":"a"},{"type":"image","media_type":"image/png","url":"u"}]}',
+            Message(role="user", content=(TextPart(text="a"), ImagePart(media_type="image/png", url="http://h/"))),
+            '{"role":"user","content":[{"type":"text","text":"a"},{"type":"image","media_type":"image/png","url":"http://h/"}]}',
         ),
         (
             Message(role="user", content=(FilePart(media_type="a/b", data=b"\x00\xff"),)),
@@ -72,6 +80,72 @@ def test_a_message_survives_encoding_pickling_and_copying(message: Message) -> N
 )
 def test_the_canonical_form_is_role_content_and_a_marker_if_any(message: Message, encoded: str) -> None:
     assert msgspec.json.encode(message).decode() == encoded
+
+
+@pytest.mark.parametrize(
+    "media_type",
+    [
+        *("", "png", "image", "image/", "/png", "image//png", "image/png/x", "image/*", "image/png\n", "\nimage/png"),
+        *(
+            "image/p g",
+            'a\nb"',
+            'image/"',
+            "im\0age/png",
+            "imäge/png",
+            " image/png",
+            "image/png ",
+            "image/" + "x" * 128,
+        ),
+    ],
+)
+def test_a_media_type_is_a_type_and_a_subtype(media_type: str) -> None:
+    for make in (
+        lambda: ImagePart(media_type=media_type, url="http://host/"),
+        lambda: FilePart(media_type=media_type, data=b""),
+    ):
+        with pytest.raises(InvalidRequestError, match=r"(Image|File)Part\.media_type: is '.*no media type"):
+            make()
+
+
+@pytest.mark.parametrize("parameters", [";", "; ", ";a", ";a=", "; a=b c", ';a="b,c"', ";a=b\r\nx: y", ";=b", ";a=b#c"])
+def test_the_parameters_of_a_media_type_are_checked(parameters: str) -> None:
+    with pytest.raises(InvalidRequestError, match=r"FilePart\.media_type"):
+        FilePart(media_type="text/plain" + parameters, data=b"")
+
+
+def test_an_image_is_an_image_and_its_media_type_has_no_parameters() -> None:
+    with pytest.raises(InvalidRequestError, match=r"ImagePart\.media_type: .*'application/pdf'.* give a FilePart"):
+        ImagePart(media_type="application/pdf", data=b"%PDF-")
+    with pytest.raises(InvalidRequestError, match=r"ImagePart\.media_type"):
+        ImagePart(media_type="image/png;x=y", data=b"")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *(
+            "",
+            "u",
+            "ftp://host/a.png",
+            "file:///etc/passwd",
+            "//host/a.png",
+            "http:///a.png",
+            "https://",
+            "http://[::1/x",
+        ),
+        *("http://host:port/", "javascript:alert(1)", "data:", "data:image/png", "data:x,y", "http://host/a b"),
+        *("http://host/\n", "http://hóst/", " http://host/", "data:image/png;base64, AA", "http://host/\0"),
+    ],
+)
+def test_the_address_of_an_image_is_one_that_a_backend_can_read(url: str) -> None:
+    with pytest.raises(InvalidRequestError, match=r"ImagePart\.url: "):
+        ImagePart(media_type="image/png", url=url)
+
+
+def test_an_address_that_is_refused_is_not_repeated() -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        ImagePart(media_type="image/png", url="ftp://user:SECRET@host/?sig=SECRET")
+    assert "SECRET" not in str(caught.value)
 
 
 def test_data_is_base64_in_the_canonical_form() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from copy import copy
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
 
 from msgspec.structs import force_setattr
 
@@ -18,6 +20,15 @@ if TYPE_CHECKING:
 
 Role = Literal["system", "developer", "user", "assistant"]
 """Who a message is from, sent as authored."""
+
+
+# Names by RFC 6838, section 4.2, parameters by RFC 9110, section 5.6.6. All of it goes into a data URL as it stands, so
+# what means something else there is left out: the number sign, the percent sign, quoted values (they may have commas).
+_NAME = r"[A-Za-z0-9][A-Za-z0-9!$&^_.+-]{0,126}"
+_PARAMETER = r" ?; ?[A-Za-z0-9!$&'*+.^_`|~-]+=[A-Za-z0-9!$&'*+.^_`|~-]+"
+_MEDIA_TYPE = re.compile(f"{_NAME}/{_NAME}")
+_WITH_PARAMETERS = re.compile(f"{_NAME}/{_NAME}(?:{_PARAMETER})*")
+_DATA_URL = re.compile(f"data:(?:{_NAME}/{_NAME}(?:{_PARAMETER})*)?(?:;base64)?,", re.IGNORECASE)
 
 
 class CacheControl(Checked, frozen=True, kw_only=True):
@@ -37,24 +48,65 @@ class TextPart(Checked, frozen=True, kw_only=True, tag_field="type", tag="text")
 
 
 class ImagePart(Checked, frozen=True, kw_only=True, tag_field="type", tag="image", omit_defaults=True):
-    """An image: exactly one of ``data`` (its bytes) and ``url``; ``media_type`` such as "image/png"."""
+    """An image: exactly one of ``data`` (its bytes) and ``url``; ``media_type`` such as "image/png".
+
+    ``url`` is an address that the backend reads (http or https), or a data URL; promptkit fetches nothing.
+    """
 
     media_type: str
     data: bytes | None = None
     url: str | None = None
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Check that there is one source."""
+        """Check the media type, and that there is one source."""
+        if not _MEDIA_TYPE.fullmatch(self.media_type):
+            yield "media_type", _no_media_type(self.media_type, "image/png")
+        elif not self.media_type.lower().startswith("image/"):
+            yield "media_type", f"is {self.media_type!r}, which is no image: give a FilePart"
         if (self.data is None) == (self.url is None):
             yield "data", "give exactly one of data and url"
+        if self.url is not None:
+            yield from _url_problems(self.url)
 
 
 class FilePart(Checked, frozen=True, kw_only=True, tag_field="type", tag="file", omit_defaults=True):
-    """A file: its bytes, its media type such as "application/pdf", and its name if it has one."""
+    """A file: its bytes, its media type such as "application/pdf", and its name if it has one.
+
+    The media type may have parameters: "text/plain; charset=utf-8".
+    """
 
     media_type: str
     data: bytes
     filename: str | None = None
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Check the media type."""
+        if not _WITH_PARAMETERS.fullmatch(self.media_type):
+            yield "media_type", _no_media_type(self.media_type, "application/pdf or text/plain; charset=utf-8")
+
+
+def _no_media_type(given: str, example: str) -> str:
+    return f"is {given[:100]!r}, which is no media type: a type and a subtype, such as {example}"
+
+
+def _url_problems(url: str) -> Iterator[tuple[str, str]]:
+    # The address is not repeated in these sentences: it may hold a key.
+    if not url.isascii() or not url.isprintable() or " " in url:
+        yield "url", "has whitespace, control characters or characters outside ASCII: percent-encode them"
+    elif url[:5].lower() == "data:":
+        if not _DATA_URL.match(url):
+            yield "url", "is no data URL: data:image/png;base64, and the data"
+    elif not _names_a_host(url):
+        yield "url", "must start with http:// or https:// and name a host, or be a data URL"
+
+
+def _names_a_host(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return False
+    return parts.scheme in {"http", "https"} and bool(parts.hostname)
 
 
 ContentPart = TextPart | ImagePart | FilePart
