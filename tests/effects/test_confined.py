@@ -137,6 +137,40 @@ def test_size_is_bounded_before_anything_is_read(base: Path) -> None:
     assert read_confined(base / "empty", within=base, limit=0) == Success(b"")
 
 
+def test_a_bound_of_any_size_costs_nothing(base: Path) -> None:
+    for limit in (2**40, 2**80):
+        assert read_confined(base / "in.txt", within=base, limit=limit) == Success(b"in\r\n\x00\xff")
+
+
+def test_a_file_that_grows_while_it_is_read_is_bounded_too(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    growing, piece = base / "growing", os.read
+
+    def grow_and_read(descriptor: int, size: int) -> bytes:
+        with growing.open("ab") as file:
+            file.write(b"x" * 100)
+        return piece(descriptor, size)
+
+    growing.write_bytes(b"x" * 100)
+    monkeypatch.setattr(os, "read", grow_and_read)
+    assert why(growing, base) == "has more than 1,000 bytes."
+    assert growing.stat().st_size < 2 * LIMIT
+
+
+def test_what_is_no_regular_file_is_not_even_opened(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = []
+    opening = os.open
+
+    def note_and_open(path: Any, flags: int) -> int:
+        opened.append(path)
+        return opening(path, flags)
+
+    monkeypatch.setattr(os, "open", note_and_open)
+    os.mkfifo(base / "pipe")
+    for path, within in ((base / "pipe", base), (base, base), (Path("/dev/zero"), Path("/dev"))):
+        assert why(path, within) == "is not a regular file."
+    assert not opened
+
+
 def test_a_file_that_is_longer_than_it_says_is_bounded_too() -> None:
     assert why("/proc/self/maps", Path("/proc/self"), limit=10) == "has more than 10 bytes."
 

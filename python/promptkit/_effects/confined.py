@@ -9,6 +9,11 @@ from typing import TYPE_CHECKING
 
 from returns.result import Failure, Result, Success
 
+# Not blocking: opening a FIFO without a writer would wait for one. And no terminal becomes that of the process.
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOCTTY", 0)
+OUTSIDE = "is outside the folder."
+_PIECE = 64 * 2**10
+
 if TYPE_CHECKING:
     from os import PathLike
 
@@ -20,8 +25,9 @@ def read_confined(path: str | PathLike[str], *, within: Path, limit: int) -> Res
     file that is open, so that a link swapped in between gains nothing.
     """
     try:
-        # Not blocking: opening a FIFO without a writer would wait for one.
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116  # a path that is no Path
+            return Failure("is not a regular file.")  # to open it could already do something: a device, a socket
+        descriptor = os.open(path, _FLAGS)
     except ValueError:
         return Failure("is not the name of a file.")
     except OSError as error:
@@ -30,6 +36,8 @@ def read_confined(path: str | PathLike[str], *, within: Path, limit: int) -> Res
         return _judged(descriptor, Path(path), within, limit)
     except OSError as error:
         return Failure(f"cannot be read: {error.strerror}.")
+    except RuntimeError:  # what Path.resolve raised for a loop of links before Python 3.13
+        return Failure("cannot be read: its links lead in a circle.")
     finally:
         os.close(descriptor)
 
@@ -41,9 +49,21 @@ def _judged(descriptor: int, path: Path, within: Path, limit: int) -> Result[byt
     resolved = path.resolve(strict=True)
     inside = resolved.is_relative_to(within.resolve(strict=True))
     if not (inside and os.path.samestat(resolved.stat(), status)):
-        return Failure("is outside the folder.")
+        return Failure(OUTSIDE)
     if status.st_size > limit:
         return Failure(f"has {status.st_size:,} bytes, and at most {limit:,} are read.")
-    with os.fdopen(descriptor, "rb", closefd=False) as file:
-        content = file.read(limit + 1)
+    content = _read(descriptor, status.st_size, limit)
     return Failure(f"has more than {limit:,} bytes.") if len(content) > limit else Success(content)
+
+
+def _read(descriptor: int, expected: int, limit: int) -> bytes:
+    """Read to the end, or one byte more than the limit: a file can be longer than it said, and grow."""
+    pieces: list[bytes] = []
+    size = 0
+    while size <= limit:
+        piece = os.read(descriptor, min(limit + 1 - size, max(expected + 1 - size, _PIECE)))
+        if not piece:
+            break
+        pieces.append(piece)
+        size += len(piece)
+    return b"".join(pieces)
