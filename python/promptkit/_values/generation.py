@@ -122,5 +122,9 @@ class InputReader(Protocol):
     """Reads file inputs in place of the file system."""
 
     async def read(self, path: PathLike[str], limit: int) -> bytes:
-        """Give the content of ``path``, as the request names it; raise InputError when it is longer than ``limit``."""
+        """Give the content of ``path``, as the request names it; raise InputError when it is longer than ``limit``.
+
+        An InputError or an OSError becomes an InputError that names the input; anything else leaves as itself. Files
+        of one request are read at the same time, eight at most.
+        """
         ...
