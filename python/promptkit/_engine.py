@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, final
 
@@ -39,7 +39,7 @@ class Engine:
 
     ``client`` replaces the built-in client of every backend; ``http_client`` is an httpx.AsyncClient that the caller
     owns, instead of promptkit's own. ``inputs`` is the folder of file inputs (None: that of the loaded catalog, else no
-    files are read), ``input_reader`` replaces reading from it, ``max_input_bytes`` bounds each input.
+    files are read), ``input_reader`` replaces reading from it, ``max_input_bytes`` (1 or more) bounds each input.
     """
 
     __slots__ = ("__weakref__", "_shared")
@@ -69,8 +69,9 @@ class Engine:
         if not isinstance(inputs, str | PathLike | None):
             msg = f"Engine.inputs: Expected the path of a folder, got `{type(inputs).__name__}`"
             raise InvalidRequestError(msg)
+        _expect_bound(max_input_bytes)
         definitions = definitions_of(catalog)
-        folders = definitions.inputs_folders if inputs is None else (inputs,)
+        folders = definitions.inputs_folders if inputs is None else (_readable_path(inputs),)
         self._shared = Shared(
             definitions,
             client=client,
@@ -161,4 +162,25 @@ class Engine:
 def _expect(request: object) -> None:
     if not isinstance(request, RunRequest):
         msg = f"Expected a RunRequest, got `{type(request).__name__}`"
+        raise InvalidRequestError(msg)
+
+
+def _readable_path(given: str | PathLike[str]) -> str:
+    try:
+        path: object = fspath(given)
+    except Exception as error:  # noqa: BLE001  # it is the caller's own method, and can raise anything
+        msg = f"Engine.inputs: its __fspath__ gives no path: {type(error).__name__}: {error}"[:300]
+        raise InvalidRequestError(msg) from None
+    if not isinstance(path, str):
+        msg = f"Engine.inputs: Expected the path of a folder, got one of `{type(path).__name__}`"
+        raise InvalidRequestError(msg)
+    return path
+
+
+def _expect_bound(given: object) -> None:
+    if not isinstance(given, int) or isinstance(given, bool):
+        msg = f"Engine.max_input_bytes: Expected a number of bytes, got `{type(given).__name__}`"
+        raise InvalidRequestError(msg)
+    if given < 1:
+        msg = "Engine.max_input_bytes: must be 1 or more"
         raise InvalidRequestError(msg)
