@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
+import sys
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -12,7 +14,16 @@ import anyio.to_thread
 import httpx
 import pytest
 
-from promptkit import AttemptFinished, Engine, GenerationReply, RetryPolicy, RunFinished, RunRequest, RunStarted
+from promptkit import (
+    AttemptFinished,
+    Engine,
+    GenerationCall,
+    GenerationReply,
+    RetryPolicy,
+    RunFinished,
+    RunRequest,
+    RunStarted,
+)
 from promptkit.testing import EventRecorder, ScriptedClient
 from servers.catalogs import small_catalog
 from servers.stub import Held, completion, error, ok
@@ -274,3 +285,64 @@ async def test_a_client_that_returns_although_it_was_cancelled_is_heard(step: Ca
         await anyio.lowlevel.checkpoint()
         got.append(None)  # type: ignore[arg-type]
     assert [result.raw_output for result in got] == ["Rome."]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a full backlog refuses instead of being silent")
+async def test_a_cancellation_while_connecting_leaves_as_itself() -> None:
+    recorder = EventRecorder()
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as silent:
+        port = silent.getsockname()[1]
+        waiting = [socket.socket() for _ in range(4)]
+        for other in waiting:
+            other.settimeout(0)
+            other.connect_ex(("127.0.0.1", port))
+        engine = Engine(small_catalog(f"http://127.0.0.1:{port}/v1"))
+        with anyio.move_on_after(0.05) as scope:
+            await engine.run(ask(observer=recorder))
+        for other in waiting:
+            other.close()
+    assert scope.cancelled_caught
+    assert [type(event) for event in recorder.events] == [RunStarted, AttemptFinished, RunFinished]
+    assert [event.outcome for event in recorder.events[1:]] == ["cancelled"] * 2  # type: ignore[union-attr]
+
+
+async def test_a_cancellation_inside_the_nursery_of_a_client_leaves_as_itself() -> None:
+    recorder = EventRecorder()
+
+    class Client:
+        async def generate(self, call: GenerationCall) -> GenerationReply:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(anyio.sleep_forever)
+                tasks.start_soon(anyio.sleep_forever)
+            raise AssertionError(call)
+
+    engine = Engine(small_catalog(), client=Client())
+    with anyio.move_on_after(0.01) as scope:
+        await engine.run(ask(observer=recorder))
+    assert scope.cancelled_caught
+    assert recorder.events[-1].outcome == "cancelled"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_run_that_was_cancelled_with_its_answer_in_hand_begins_no_repair(anyio_backend: str) -> None:
+    del anyio_backend
+    recorder = EventRecorder()
+    asked = 0
+
+    class Client:
+        async def generate(self, call: GenerationCall) -> GenerationReply:
+            nonlocal asked
+            asked += 1
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()  # arrives with the reply: nothing is awaited after it
+            return GenerationReply(content=f"not JSON, attempt {call.attempt}")
+
+    engine = Engine(small_catalog(max_repairs=3), client=Client())
+    with pytest.raises(asyncio.CancelledError):
+        await engine.run(RunRequest(prompt_id="follow", observer=recorder))
+    assert asked == 1
+    finished = recorder.events[-1]
+    assert isinstance(finished, RunFinished)
+    assert (finished.outcome, finished.attempts, finished.repair_calls) == ("cancelled", 1, 0)
+    assert sum(isinstance(event, AttemptFinished) for event in recorder.events) == 1

@@ -20,6 +20,7 @@ from promptkit import (
     Engine,
     EngineStateError,
     ExecutionGroup,
+    GenerationError,
     GenerationReply,
     InputError,
     InvalidRequestError,
@@ -571,3 +572,22 @@ async def test_an_error_of_a_nested_run_keeps_the_facts_of_that_run() -> None:
     with pytest.raises(UnknownPromptError) as raised:
         await engine.run(ask(observer=outer))
     assert raised.value.run_id == inner.events[0].run_id != outer.events[0].run_id
+
+
+WRONG: Any = GenerationError
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (WRONG("x", transient=True, retry_after="5"), r"retry_after is a str: it must be a number of seconds"),
+        (WRONG("x", status="503"), r"status is a str"),
+        (WRONG.__new__(WRONG), r"transient is missing: it must be True or False"),
+    ],
+)
+async def test_an_error_of_a_model_client_that_is_not_well_formed_is_named(error: Any, says: str) -> None:
+    recorder = EventRecorder()
+    engine = Engine(small_catalog(), client=ScriptedClient(error))
+    with pytest.raises(GenerationError, match=says):
+        await engine.run(RunRequest(prompt_id="more", observer=recorder))
+    assert [type(event).__name__ for event in recorder.events] == ["RunStarted", "AttemptFinished", "RunFinished"]

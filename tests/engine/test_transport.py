@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import socket
@@ -20,12 +21,14 @@ from promptkit import (
     AuthenticationError,
     Catalog,
     ConnectError,
+    DisconnectedError,
     Engine,
     EngineStateError,
     InputError,
     MalformedReplyError,
     Message,
     OverloadedError,
+    RateLimitError,
     RetryPolicy,
     RunRequest,
     Secret,
@@ -33,7 +36,7 @@ from promptkit import (
 from promptkit.errors import InvalidRequestError
 from promptkit.testing import ScriptedClient
 from servers.catalogs import small_catalog
-from servers.stub import completion, error, http, ok
+from servers.stub import Held, completion, error, http, ok
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -150,7 +153,97 @@ async def test_a_server_that_does_not_speak_http_is_told_from_a_lost_connection(
     assert len(stub.requests) == 1
 
 
+def cut(status: int, *headers: str) -> Any:
+    """Give a reply whose head promises more than comes."""
+
+    def reply(_: object, connection: socket.socket) -> None:
+        head = [f"HTTP/1.1 {status} Said", "content-length: 400", *headers]
+        connection.sendall("\r\n".join(head).encode() + b'\r\n\r\n{"error":')
+        connection.shutdown(socket.SHUT_WR)
+
+    return reply
+
+
+async def test_the_status_counts_when_the_body_of_an_error_is_cut(stub: StubServer) -> None:
+    stub.say(cut(401), cut(429, "retry-after: 3600"))
+    async with Engine(small_catalog(stub.base_url)) as engine:
+        with pytest.raises(AuthenticationError):
+            await engine.run(ask())
+        with pytest.raises(RateLimitError) as raised:
+            await engine.run(ask())
+    assert (raised.value.status, raised.value.retry_after, raised.value.attempts) == (429, 3600, 1)
+    assert len(stub.requests) == 2
+
+
+async def test_a_cut_answer_is_a_lost_connection_with_its_status(stub: StubServer) -> None:
+    stub.say(cut(200))
+    async with Engine(small_catalog(stub.base_url, retry=ONCE)) as engine:
+        with pytest.raises(DisconnectedError) as raised:
+            await engine.run(ask())
+    assert (raised.value.status, raised.value.transient) == (200, True)
+
+
+async def test_a_body_that_cannot_be_unpacked_is_shown_bounded_with_its_status(stub: StubServer) -> None:
+    stub.say(http(200, b"plain text " * 500, ("content-encoding", "gzip")))
+    async with Engine(small_catalog(stub.base_url)) as engine:
+        with pytest.raises(MalformedReplyError) as raised:
+            await engine.run(ask())
+    assert raised.value.status == 200
+    assert (raised.value.excerpt or "").startswith("plain text plain")
+    assert len(raised.value.excerpt or "") <= 200
+
+
+@pytest.mark.parametrize("base_url", ["http://256.1.1.1/v1", "http://xn--a.invalid/v1"])
+async def test_an_address_that_the_library_refuses_is_a_request_that_was_never_sent(base_url: str) -> None:
+    async with Engine(small_catalog(base_url)) as engine:
+        with pytest.raises(ConnectError, match=r"cannot be sent: \w+; check base_url") as raised:
+            await engine.run(ask())
+    assert (raised.value.transient, raised.value.attempts) == (False, 1)
+    usage = raised.value.usage
+    assert usage is not None
+    assert (usage.input_tokens.value, usage.input_tokens.complete) == (0, True)
+
+
+async def test_connections_that_a_burst_needed_are_closed_when_they_are_not_used_any_more(
+    stub: StubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("promptkit._effects.http_transport.KEPT", 0.0)
+    together = threading.Barrier(20)
+
+    def at_the_same_time(_: object, connection: socket.socket) -> None:
+        together.wait(15)
+        connection.sendall(ok("Rome."))
+
+    stub.say(*[at_the_same_time] * 20, ok("Rome."))
+    async with Engine(small_catalog(stub.base_url, max_concurrency=20)) as engine:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(engine.run, ask())
+        assert len(stub.connections) == 20
+        await engine.run(ask())
+        while stub.left < 12:  # noqa: ASYNC110  # all but those of the first pool; they close in other threads
+            await anyio.sleep(0.001)
+        assert (await engine.run(ask())).raw_output == "Rome."
+    assert len(stub.connections) == 20
+
+
 # ---------------------------------------------------------------- clients
+
+
+@pytest.mark.parametrize("auth", [("u", "p"), None])
+async def test_the_key_goes_before_what_a_client_of_the_caller_would_send(stub: StubServer, auth: Any) -> None:
+    stub.say(ok("Rome."))
+    async with httpx.AsyncClient(auth=auth) as client:
+        await Engine(small_catalog(stub.base_url), http_client=client).run(ask(credential=Secret("sk-MINE")))
+    assert stub.requests[0].header("authorization") == "Bearer sk-MINE"
+
+
+async def test_a_client_of_the_caller_keeps_its_own_credentials_where_there_is_no_key(stub: StubServer) -> None:
+    stub.say(ok("Rome."))
+    async with httpx.AsyncClient(auth=("u", "p"), headers={"x-own": "1"}) as client:
+        await Engine(small_catalog(stub.base_url), http_client=client).run(ask())
+    assert stub.requests[0].header("authorization") == "Basic dTpw"
+    assert stub.requests[0].header("x-own") == "1"
 
 
 async def test_a_closed_client_of_the_caller_is_named() -> None:
@@ -214,6 +307,35 @@ async def test_no_frame_of_a_cancellation_holds_the_key(stub: StubServer) -> Non
             tasks.cancel_scope.cancel()
     assert frames
     assert "MARK" not in "".join(frames)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_no_frame_of_a_native_cancellation_holds_the_key_wherever_it_comes(
+    stub: StubServer, anyio_backend: str
+) -> None:
+    del anyio_backend
+    held = Held(ok("Rome."))
+    stub.say(held)
+    shown: list[str] = []
+
+    async def run(engine: Engine) -> None:
+        try:
+            await engine.run(ask(credential=Secret("sk-MARK")))
+        except asyncio.CancelledError as cancellation:
+            frames = traceback.TracebackException.from_exception(cancellation, capture_locals=True)
+            shown.append("".join(str(frame.locals) for frame in frames.stack if frame.filename != __file__))
+            raise
+
+    for steps in range(40):
+        async with Engine(small_catalog(stub.base_url)) as engine:
+            task = asyncio.ensure_future(run(engine))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+    held.free.set()
+    assert len(shown) >= 30
+    assert "MARK" not in "".join(shown)
 
 
 async def test_the_requests_own_key_comes_before_the_environments(

@@ -76,6 +76,11 @@ def test_a_refusal_is_invalid_and_not_curable_whatever_the_content(content: str)
     assert not found.curable
 
 
+def test_a_refusal_that_only_the_finish_reason_tells_is_one() -> None:
+    judged = judge(GenerationReply(content='{"a": 1}', finish_reason="refusal"), OutputContract(kind="json"), None)
+    assert (judged.validation.status, judged.value, judged.curable) == ("invalid", None, False)
+
+
 def test_an_empty_refusal_is_none() -> None:
     assert judged('{"a":1}', refusal="").validation.status == "valid"
     assert judged("prose", refusal="").curable

@@ -79,7 +79,8 @@ class StubServer:
         self.replies: list[Reply] = []
         self.disconnected = threading.Event()  # set when a client has closed a connection
         self._lock = threading.Lock()
-        self._connections: list[socket.socket] = []
+        self.connections: list[socket.socket] = []  # all that there were
+        self.left = 0  # how many of them clients have closed
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=128)
         self._closing = False
         self._accepting = threading.Thread(target=self._accept, daemon=True)
@@ -102,7 +103,7 @@ class StubServer:
         self._socket.close()
         self._accepting.join()
         with self._lock:
-            for connection in self._connections:
+            for connection in self.connections:
                 connection.close()
 
     def _accept(self) -> None:
@@ -112,7 +113,7 @@ class StubServer:
             except OSError:
                 return
             with self._lock:
-                self._connections.append(connection)
+                self.connections.append(connection)
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
@@ -132,6 +133,8 @@ class StubServer:
                 self.disconnected.set()
         else:
             self.disconnected.set()
+            with self._lock:
+                self.left += 1
 
 
 def _read(stream: Any) -> Received | None:

@@ -598,3 +598,32 @@ def test_nothing_makes_the_reader_raise_or_tell_the_key(
 def test_every_text_that_utf8_can_carry_comes_back_exactly(content: str, headers: list[tuple[str, str]]) -> None:
     body = dumped(ok(content))
     assert read_reply(200, headers, body, now=NOW, secret=KEY).unwrap().content == content
+
+
+@pytest.mark.parametrize(
+    ("document", "status", "code"),
+    [
+        ({"object": "error", "message": "bad", "type": "BadRequestError", "param": None, "code": 400}, 400, "400"),
+        ({"object": "error", "message": {"detail": [{"msg": "bad"}]}, "type": "invalid_request_error"}, 400, None),
+        ({"detail": "bad"}, 200, None),
+        ({"detail": [{"loc": ["body", "n"], "msg": "bad", "type": "missing"}]}, 200, None),
+        ({"message": "bad", "request_id": "r"}, 200, None),
+        ({"message": "bad", "choices": None}, 200, None),
+    ],
+)
+def test_an_error_inside_a_200_needs_no_key_named_error(document: Any, status: int, code: str | None) -> None:
+    found = error(document)
+    assert isinstance(found, BackendStatusError)
+    assert "bad" in str(found)
+    assert found.status == status
+    assert code is None or found.provider_code == code
+
+
+def test_a_message_that_is_an_object_is_no_error() -> None:
+    assert "choices" in malformed({"message": {"role": "assistant", "content": MARK}, "done": True})
+
+
+def test_a_backend_that_echoes_the_key_as_the_reason_shows_it_nowhere() -> None:
+    body = encoded(ok("hi", KEY))
+    found = read_reply(200, framed(body), body, now=NOW, secret=KEY).unwrap()
+    assert found.finish_reason == "***"

@@ -178,3 +178,22 @@ def test_the_callers_object_is_not_changed(usage: dict[str, Any]) -> None:
     before = repr(usage)
     read_usage(usage)
     assert repr(usage) == before
+
+
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        (
+            {"input_tokens": 100, "input_tokens_details": {"cached_tokens": 64}, "cache_read_input_tokens": 64},
+            ReportedUsage(input_tokens=100, cache_read_tokens=64),
+        ),
+        (
+            {"prompt_tokens": None, "input_tokens": 5, "output_tokens": 3},
+            ReportedUsage(input_tokens=5, output_tokens=3),
+        ),
+        ({"completion_tokens_details": {"reasoning_tokens": 4}}, ReportedUsage(reasoning_tokens=4)),
+        ({"prompt_cache_hit_tokens": 9}, ReportedUsage(cache_read_tokens=9)),
+    ],
+)
+def test_a_cached_token_is_counted_once_and_each_field_is_known_by_itself(usage: Any, expected: ReportedUsage) -> None:
+    assert read_usage(usage) == expected

@@ -71,6 +71,19 @@ def _deliver(task: asyncio.Task[object], cancelled: tuple[object, ...] | None) -
         task.cancel(*cancelled)  # with its message, by which anyio and others know their own
 
 
+def alone(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Give one cancellation for a group of nothing else, so that it leaves as itself; any other group as it is.
+
+    trio groups what the tasks of a nursery raise, those of a nursery inside its own functions too.
+    """
+    cancelled = anyio.get_cancelled_exc_class()
+    _, others = group.split(cancelled)
+    error: BaseException = group
+    while others is None and isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
 class CancellationCheck:
     """Finds a cancellation of the await that it was made in, however it came."""
 

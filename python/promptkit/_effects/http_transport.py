@@ -6,6 +6,7 @@ import contextlib
 import os
 import socket
 import ssl
+import time
 import zlib
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
@@ -16,16 +17,11 @@ import anyio
 import httpx
 
 from promptkit._effects.cancellation import finish
-from promptkit.errors import (
-    ConnectError,
-    DisconnectedError,
-    EngineStateError,
-    GenerationError,
-    MalformedReplyError,
-)
+from promptkit._wire.redaction import excerpt
+from promptkit.errors import ConnectError, DisconnectedError, EngineStateError, MalformedReplyError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
     from promptkit._values.definitions import Backend
     from promptkit._values.secret import Secret
@@ -34,6 +30,8 @@ if TYPE_CHECKING:
 
 MAX_REPLY_BYTES = 64 * 2**20
 POOL = 8
+KEPT = 5.0  # seconds that a pool may go unused, as the library keeps a connection
+EXCERPT_READ = 4096
 LARGE_BODY = 64 * 2**10
 _GZIP = zlib.MAX_WBITS | 16
 CUT = (
@@ -72,15 +70,23 @@ class _Pools:
 
     A client would add cookies, redirects, the credentials of a netrc file, and a third to the cost of a call. Several
     small pools, because the library's looks at each of its connections several times a request: the first one that
-    has room is taken, so that few connections serve few calls.
+    has room is taken, so that few connections serve few calls, and those that are not needed any more are closed.
     """
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._pools: list[_Pool] = []
 
+    async def tidy(self) -> None:
+        """Close the pools that nobody has used for a while. The library closes connections only of one in use."""
+        before = time.monotonic() - KEPT
+        idle = [pool for pool in self._pools[1:] if not pool.in_use and pool.used_at < before]
+        if idle:
+            self._pools = [pool for pool in self._pools if pool not in idle]
+            await finish(lambda: _close_all(idle))
+
     @contextlib.contextmanager
-    def lent(self) -> Iterator[Send]:
+    def lent(self, *, keyed: bool) -> Iterator[Send]:  # noqa: ARG002  # a key is a header like others
         pool = next((pool for pool in self._pools if pool.in_use < POOL), None)
         if pool is None:
             pool = _Pool(verify=_tls(self._backend))
@@ -90,10 +96,10 @@ class _Pools:
             yield pool.transport.handle_async_request
         finally:
             pool.in_use -= 1
+            pool.used_at = time.monotonic()
 
     async def aclose(self) -> None:
-        for pool in self._pools:
-            await pool.transport.aclose()
+        await _close_all(self._pools)
 
 
 class _Pool:
@@ -101,6 +107,12 @@ class _Pool:
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=POOL)
         self.transport = httpx.AsyncHTTPTransport(verify=verify, trust_env=False, limits=limits)
         self.in_use = 0
+        self.used_at = 0.0
+
+
+async def _close_all(pools: Sequence[_Pool]) -> None:
+    for pool in pools:
+        await pool.transport.aclose()
 
 
 class _Client:
@@ -109,12 +121,18 @@ class _Client:
     def __init__(self, client: httpx.AsyncClient) -> None:
         self.client = client
 
-    @contextlib.contextmanager
-    def lent(self) -> Iterator[Send]:
-        yield self._send
+    async def tidy(self) -> None:
+        """Leave it to the client."""
 
-    async def _send(self, request: httpx.Request) -> httpx.Response:
-        return await self.client.send(request, stream=True, follow_redirects=False)
+    @contextlib.contextmanager
+    def lent(self, *, keyed: bool) -> Iterator[Send]:
+        # The client's own credentials would take the place of the key.
+        auth = _no_auth if keyed else httpx.USE_CLIENT_DEFAULT
+
+        async def send(request: httpx.Request) -> httpx.Response:
+            return await self.client.send(request, stream=True, follow_redirects=False, auth=auth)
+
+        yield send
 
     async def aclose(self) -> None:
         await self.client.aclose()
@@ -129,35 +147,35 @@ class HttpTransport:
         self._borrowed = None if client is None else _Client(client)
         self._own: _Pools | _Client | None = None
         self._closed = False
-        self._url = httpx.URL(f"{(backend.base_url or '').rstrip('/')}{framing.path}")
-        self._headers = {
-            "host": httpx.Request("POST", self._url).headers["host"],
-            "user-agent": "promptkit",
-            **dict(framing.headers),
-            **{name.lower(): value for name, value in backend.headers.items()},
-            "content-type": "application/json",
-            "accept": "application/json",
-            "accept-encoding": "gzip, deflate",
-        }
+        self._target: tuple[httpx.URL, Mapping[str, str]] | None = None
         # An attempt is bounded as a whole elsewhere; a pool wait cannot happen, permits are no more than connections.
         self._timeout = httpx.Timeout(None, connect=backend.connect_timeout)
 
     async def post(self, body: Sequence[bytes], credential: Secret | None) -> HttpReply:
         """Send a body, given in pieces, and read the reply to its end. Redirects are not followed.
 
-        Raises ConnectError and DisconnectedError (transient), MalformedReplyError for what is no HTTP or has a body
-        that cannot be unpacked, EngineStateError for a client that is closed or belongs to another event loop, and
-        GenerationError for a request that cannot be sent. None of them is chained to an error that holds headers.
+        Raises ConnectError (transient unless the request cannot be sent at all) and DisconnectedError (transient),
+        MalformedReplyError for what is no HTTP or has a body that cannot be unpacked, and EngineStateError for a client
+        that is closed or belongs to another event loop. None of them is chained to an error that holds headers, and a
+        cancellation comes without the frames of the library, which hold them too.
         """
         connections = self._usable()
+        await connections.tidy()
         failure: PromptKitError
+        response: httpx.Response | None = None
+        arrived: list[bytes] = []
         try:
-            with connections.lent() as send:
+            with connections.lent(keyed=credential is not None) as send:
                 response = await send(self._request(body, credential))
-                raw = await _read_to_end(response)
-            return HttpReply(response.status_code, tuple(response.headers.multi_items()), _body_of(response, raw))
+                await _read_to_end(response, arrived)
+            return _reply(response, arrived)
         except Exception as error:  # noqa: BLE001  # whatever the library raises, it is not to be seen
-            failure = _failure_of(error, self._backend, borrowed=self._borrowed is not None)
+            if response is not None and not response.is_success:
+                return _reply(response, arrived)  # of an error the status counts, however little of its body came
+            failure = _failure_of(error, self._backend, response, arrived, borrowed=self._borrowed is not None)
+        except BaseException as error:
+            _forget_frames(error)
+            raise
         # Raised out here, so that the library's error, which holds the headers, is not even its context.
         raise failure
 
@@ -170,17 +188,32 @@ class HttpTransport:
 
     def _request(self, body: Sequence[bytes], credential: Secret | None) -> httpx.Request:
         """Build the request here, so that no frame that an error passes through holds the key."""
-        headers = {**self._headers, "content-length": str(sum(map(len, body)))}
+        url, fixed = self._target = self._target or self._addressed()
+        headers = {**fixed, "content-length": str(sum(map(len, body)))}
         if credential is not None:
             headers[self._framing.key_header] = f"{self._framing.key_scheme}{credential.reveal()}"
         stream = _Body(body)
         if self._borrowed is None:
             extensions = {"timeout": self._timeout.as_dict()}
-            return httpx.Request("POST", self._url, headers=headers, stream=stream, extensions=extensions)
+            return httpx.Request("POST", url, headers=headers, stream=stream, extensions=extensions)
         # The caller's client has headers and cookies of its own.
-        request = self._borrowed.client.build_request("POST", self._url, headers=headers, timeout=self._timeout)
+        request = self._borrowed.client.build_request("POST", url, headers=headers, timeout=self._timeout)
         request.stream = stream
         return request
+
+    def _addressed(self) -> tuple[httpx.URL, Mapping[str, str]]:
+        """Give the address and the headers that every request has. The library refuses some addresses."""
+        backend = self._backend
+        url = httpx.URL(f"{(backend.base_url or '').rstrip('/')}{self._framing.path}")
+        return url, {
+            "host": httpx.Request("POST", url).headers["host"],
+            "user-agent": "promptkit",
+            **dict(self._framing.headers),
+            **{name.lower(): value for name, value in backend.headers.items()},
+            "content-type": "application/json",
+            "accept": "application/json",
+            "accept-encoding": "gzip, deflate",
+        }
 
     def _usable(self) -> _Pools | _Client:
         if self._borrowed is not None:
@@ -245,25 +278,23 @@ def _tls_context(*, trust_env: bool) -> ssl.SSLContext:
     return httpx.create_ssl_context(trust_env=trust_env)
 
 
-async def _read_to_end(response: httpx.Response) -> bytes | None:
+async def _read_to_end(response: httpx.Response, arrived: list[bytes]) -> None:
     """Read the raw body, then give the connection back without a moment at which the body could be lost.
 
     Not ``aread``: it awaits the closing itself, and a native cancellation there loses the reply and the connection.
-    None: there is more than is taken.
+    What arrives goes into ``arrived``, and a little more than is taken at most.
     """
-    chunks: list[bytes] = []
     size = 0
     try:
         with anyio.CancelScope() as scope:
             async for chunk in response.stream:  # type: ignore[union-attr]  # an async client has an async stream
-                size += len(chunk)
                 if size > MAX_REPLY_BYTES:
                     scope.cancel()  # not a return: that would leave the library's generators unfinished
                 else:
-                    chunks.append(chunk)
+                    arrived.append(chunk)
+                    size += len(chunk)
     finally:
         await finish(lambda: _close(response))
-    return None if size > MAX_REPLY_BYTES else b"".join(chunks)
 
 
 async def _close(response: httpx.Response) -> None:
@@ -272,20 +303,21 @@ async def _close(response: httpx.Response) -> None:
         await response.aclose()
 
 
-def _body_of(response: httpx.Response, raw: bytes | None) -> bytes:
+def _reply(response: httpx.Response, arrived: list[bytes]) -> HttpReply:
     """Unpack a body. The status comes first: of an error only the status counts when its body cannot be read."""
     encoding = response.headers.get("content-encoding", "").strip().lower()
     try:
-        return _unpacked(raw, encoding)
+        body = _unpacked(b"".join(arrived), encoding)
     except _UnreadableError:
-        if not response.is_success:
-            return b""
-        raise
+        if response.is_success:
+            raise
+        body = b""
+    return HttpReply(response.status_code, tuple(response.headers.multi_items()), body)
 
 
-def _unpacked(raw: bytes | None, encoding: str) -> bytes:
+def _unpacked(raw: bytes, encoding: str) -> bytes:
     """Undo the content encoding, bounded: a small body can unpack to a very large one."""
-    if raw is None:
+    if len(raw) > MAX_REPLY_BYTES:
         msg = f"has more than {MAX_REPLY_BYTES:,} bytes"
         raise _UnreadableError(msg)
     if encoding in {"", "identity"} or not raw:
@@ -320,23 +352,35 @@ def _inflated(raw: bytes, window: int) -> bytes:
     return b"".join(pieces)
 
 
-def _failure_of(error: Exception, backend: Backend, *, borrowed: bool) -> PromptKitError:
+def _failure_of(
+    error: Exception, backend: Backend, response: httpx.Response | None, arrived: list[bytes], *, borrowed: bool
+) -> PromptKitError:
     """Say what happened in this library's words; the HTTP library's own text may hold a header's value."""
     where = f"backend {backend.id!r} at {backend.base_url}"
     name = type(error).__name__
+    status = None if response is None else response.status_code
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
         reason = "it did not answer within connect_timeout" if "Timeout" in name else _reason(error)
         return ConnectError(f"cannot connect to {where}: {reason}; check base_url and that it runs", transient=True)
     if isinstance(error, _UnreadableError):
-        return MalformedReplyError(f"{where} sent a body that {error}")
+        seen = excerpt(b"".join(arrived)[:EXCERPT_READ], None)
+        return MalformedReplyError(f"{where} sent a body that {error}", status=status, excerpt=seen)
     if isinstance(error, httpx.RemoteProtocolError) and not str(error).startswith(CUT):
         return MalformedReplyError(f"{where} does not answer in HTTP: check base_url, its scheme and its port")
     if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError | httpx.TimeoutException):
-        return DisconnectedError(f"the connection to {where} was lost before the whole reply arrived", transient=True)
+        lost = f"the connection to {where} was lost before the whole reply arrived"
+        return DisconnectedError(lost, transient=True, status=status)
     if borrowed and isinstance(error, RuntimeError):
         problem = "it is closed, or was used on another event loop"
         return EngineStateError(f"the http_client given to this engine cannot be used ({name}): {problem}")
-    return GenerationError(f"the request to {where} cannot be sent: {name}")
+    return ConnectError(f"the request to {where} cannot be sent: {name}; check base_url and headers", transient=False)
+
+
+def _forget_frames(error: BaseException | None) -> None:
+    """Take the frames away that hold the request's headers."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
 
 
 def _reason(error: BaseException) -> str:

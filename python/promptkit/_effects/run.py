@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 import msgspec
 
+from promptkit._effects.cancellation import CancellationCheck, alone
 from promptkit._effects.credentials import resolve_credential
 from promptkit._effects.gate import Gate, Inside
 from promptkit._effects.narration import Narrator
@@ -34,7 +36,7 @@ from promptkit._values.events import AttemptFinished, Outcome, RetryDelayed, Run
 from promptkit._values.exchange import exchange_of, node_of
 from promptkit._values.generation import GenerationCall, GenerationReply
 from promptkit._values.results import RunResult, Timing, with_exchange
-from promptkit._values.usage import UNKNOWN_USAGE, TokenUsage, contribution, shown
+from promptkit._values.usage import UNKNOWN_USAGE, ReportedUsage, TokenUsage, contribution, shown
 from promptkit.errors import (
     AttemptTimeoutError,
     GenerationError,
@@ -54,6 +56,15 @@ if TYPE_CHECKING:
 Generate = Callable[[GenerationCall], Awaitable[GenerationReply]]
 
 
+ERROR_FIELDS: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "transient": ((bool,), "True or False"),
+    "status": ((int, NoneType), "an integer or None"),
+    "provider_code": ((str, NoneType), "a text or None"),
+    "retry_after": ((float, int, NoneType), "a number of seconds or None"),
+    "excerpt": ((str, NoneType), "a text or None"),
+    "response_id": ((str, NoneType), "a text or None"),
+    "reported": ((ReportedUsage, NoneType), "a ReportedUsage or None"),
+}
 UNSTARTED = Run(policy=RetryPolicy(), max_repairs=0)  # the totals of a run that has made no attempt
 
 
@@ -79,6 +90,7 @@ class RunDriver:
         self._started = self._surroundings.monotonic()
         self._selection: Selection | None = None
         self._run = UNSTARTED
+        self._cancelled = CancellationCheck()
 
     async def drive(self, prepared: Prepared | None = None, credential: Secret | None = None) -> RunResult:
         """Run, and tell how it ended, whichever way that was.
@@ -135,6 +147,7 @@ class RunDriver:
             self._run, command = step(self._run, Answered(contribution(outcome.usage), valid, judgement.curable))
             match command:
                 case Repair():
+                    await self._cancelled()  # nothing is begun for a run that has been cancelled meanwhile
                     extra = repair_messages(outcome.content, judgement.validation.violations)
                 case Finish() | _:
                     return Answer(outcome, judgement)
@@ -303,7 +316,9 @@ async def _bounded(call: GenerationCall, gate: Gate, generate: Generate) -> Gene
                 raise InvalidRequestError(msg)
             reply: Any = await pending
         except GenerationError as error:
-            return error
+            return well_formed(error)
+        except BaseExceptionGroup as group:
+            raise alone(group) from None
         if isinstance(reply, GenerationReply):
             return reply
         return MalformedReplyError(
@@ -312,6 +327,18 @@ async def _bounded(call: GenerationCall, gate: Gate, generate: Generate) -> Gene
     message = f"backend {call.backend.id!r} did not finish within its attempt_timeout of {seconds:g} s"
     remedy = "raise it, or bound the answer with the profile's max_output_tokens"
     return AttemptTimeoutError(f"{message}: {remedy}", transient=True)
+
+
+def well_formed(error: GenerationError) -> GenerationError:
+    """Give the error of a model client, or what is wrong with it where its fields are not what they must be."""
+    for name, (kinds, meaning) in ERROR_FIELDS.items():
+        value = getattr(error, name, error)
+        if not isinstance(value, kinds):
+            kind = "missing" if value is error else f"a {type(value).__name__}"
+            return GenerationError(
+                f"the model client raised a {type(error).__name__} whose {name} is {kind}: it must be {meaning}"
+            )
+    return error
 
 
 def _attempt_usage(outcome: GenerationReply | BaseException) -> TokenUsage:

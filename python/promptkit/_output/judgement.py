@@ -14,7 +14,11 @@ if TYPE_CHECKING:
     from promptkit._values.generation import GenerationReply
     from promptkit._values.schemas import CompiledSchema
 
-INCURABLE_FINISHES = frozenset({"length", "content_filter", "model_length", "max_tokens", "refusal"})
+REFUSAL = "refusal"
+CUT = frozenset(
+    {"length", "max_tokens", "model_length", "model_context_window_exceeded", "insufficient_system_resource"}
+)
+INCURABLE_FINISHES = CUT | {"content_filter", REFUSAL, "pause_turn"}
 NOT_REQUESTED = Validation(status="not_requested")
 
 
@@ -30,7 +34,7 @@ def judge(reply: GenerationReply, output: OutputContract, schema: CompiledSchema
     """Validate a reply. A text contract takes any content; a refusal or a cut answer cannot be cured by a repair."""
     if output.kind == "text":
         return Judgement(NOT_REQUESTED)
-    refused = bool(reply.refusal)  # some backends send "" for none
+    refused = bool(reply.refusal) or reply.finish_reason == REFUSAL  # some backends send "" for none
     curable = not refused and reply.finish_reason not in INCURABLE_FINISHES
     decoded = decode(reply.content)
     if isinstance(decoded, Failure):

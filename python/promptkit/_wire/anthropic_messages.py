@@ -99,7 +99,7 @@ def _answer(arrival: Arrival, document: object) -> Result[GenerationReply, Gener
     found: Result[GenerationReply, str] = Result.do(
         GenerationReply(
             content=content,
-            finish_reason=reason(member(document, "stop_reason")),
+            finish_reason=reason(arrival, member(document, "stop_reason")),
             refusal=refusal,
             model=label(arrival, document, "model"),
             response_id=label(arrival, document, "id"),

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from promptkit.errors import GenerationError
 
 _TEXT_KINDS = ("text", "output_text")  # not a set: a kind that cannot be hashed is another kind too
+_COMPLAINTS = ("message", "detail")  # of vLLM and Mistral, of FastAPI
 _ENDED_IN_ERROR = {"message": "the generation ended with an error, which is not described"}
 
 
@@ -110,7 +111,7 @@ def _answer(arrival: Arrival, document: object) -> Result[GenerationReply, Gener
     read: Result[GenerationReply, str] = Result.do(
         GenerationReply(
             content=content,
-            finish_reason=reason(choice.get("finish_reason")),
+            finish_reason=reason(arrival, choice.get("finish_reason")),
             refusal=refusal,
             model=label(arrival, document, "model"),
             response_id=label(arrival, document, "id"),
@@ -128,7 +129,16 @@ def _error_in(document: object) -> object:
     """Find the error inside a 200: of the whole reply, or of the choice that would be the answer."""
     holder = document[0] if isinstance(document, list) and len(document) == 1 else document
     error = member(holder, "error")
+    if error is None and _says_an_error(holder):
+        return holder
     return _choice(holder).map(_choice_error).value_or(None) if error is None else error
+
+
+def _says_an_error(document: object) -> bool:
+    """Say whether a body without choices is an error in one of the forms that have no ``error``."""
+    if not isinstance(document, dict) or document.get("choices") is not None:
+        return False
+    return document.get("object") == "error" or any(isinstance(document.get(key), str | list) for key in _COMPLAINTS)
 
 
 def _choice_error(choice: dict[str, Any]) -> object:

@@ -86,10 +86,10 @@ def sendable(text: str, name: str) -> Result[str, str]:
     return Success(text) if fault is None else Failure(f'"{name}" of the message {fault}')
 
 
-def reason(value: object) -> str | None:
+def reason(arrival: Arrival, value: object) -> str | None:
     """Read why the answer ended, as it is: a number or a boolean becomes its JSON text."""
     if isinstance(value, str):
-        return value[:_LABEL] if text_fault(value) is None else None
+        return redacted(value, arrival.secret)[:_LABEL] if text_fault(value) is None else None
     return msgspec.json.encode(value).decode() if isinstance(value, bool | int | float) else None
 
 

@@ -12,7 +12,10 @@ from __future__ import annotations
 from promptkit._values.usage import ReportedUsage, read_count
 from promptkit._wire.documents import member
 
-_CHAT = ("prompt_tokens", "completion_tokens")
+_CHAT = (
+    *("prompt_tokens", "completion_tokens"),
+    *("prompt_tokens_details", "completion_tokens_details", "prompt_cache_hit_tokens"),
+)
 _BESIDE = ("cache_read_input_tokens", "cache_creation_input_tokens")
 
 
@@ -20,7 +23,7 @@ def read_usage(value: object) -> ReportedUsage | None:
     """Read a usage object; None when it reports no count at all. A count that is not one is unknown."""
     if not isinstance(value, dict):
         return None
-    usage = _chat(value) if any(name in value for name in _CHAT) else _input_and_output(value)
+    usage = _chat(value) if any(value.get(name) is not None for name in _CHAT) else _input_and_output(value)
     return None if usage == ReportedUsage() else usage
 
 
@@ -51,7 +54,12 @@ def _input_and_output(usage: object) -> ReportedUsage:
 
 
 def _with_cache_beside(usage: object) -> int | None:
-    """Add what is counted beside the input. A cache field that is there but unreadable makes the sum unknown."""
+    """Add what is counted beside the input. A cache field that is there but unreadable makes the sum unknown.
+
+    Where the input comes with details, its cached tokens are inside it, and beside it only once more.
+    """
+    if isinstance(member(usage, "input_tokens_details"), dict):
+        return read_count(member(usage, "input_tokens"))
     parts = [member(usage, "input_tokens"), *(member(usage, name) for name in _BESIDE)]
     counts = [read_count(part) for part in parts if part is not None]
     if parts[0] is None or None in counts:
