@@ -70,7 +70,7 @@ CASES: list[tuple[Any, dict[str, Any], str, str, str | None]] = [
     (prompt("hi", inputs=["doc"]), {}, "prompts.p.inputs", "'doc'", None),
     (prompt("{{"), {}, "prompts.p.messages[0].content", "does not compile", None),
     (prompt("a\n{% x %}"), {}, "prompts.p.messages[0].content", "line 2 of the template", None),
-    (prompt("{% include 'x' %}"), {}, "prompts.p.messages[0].content", "stands alone", None),
+    (prompt("{% include 'x' %}"), {}, "prompts.p.messages[0].content", "no prompts folder", None),
     (prompt(session="{{ who }}"), {}, "prompts.p.session", "'who'", None),
     (prompt(session="{{"), {}, "prompts.p.session", "does not compile", None),
     (

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from returns.pipeline import is_successful
 
 from promptkit import CacheControl, Message, MessageTemplate, PromptDefinition
-from promptkit._prepare.plan import plan_of
+from promptkit._prepare.plan import Plan, plan_of
 from promptkit._prepare.rendering import render, render_session
 from promptkit._values.frozen import frozen_json
 from promptkit._values.templates import TemplateFault, compile_template
@@ -99,6 +99,21 @@ def test_the_number_and_roles_of_messages_never_depend_on_values(values: list[st
         Message(role="user", content=values[1] + values[0]),
         Message(role="assistant", content="fixed"),
     )
+
+
+def plan_with(fragments: dict[str, str], *contents: str) -> Plan:
+    """A plan of messages that include fragments."""
+    messages = tuple(MessageTemplate(role="user", content=content) for content in contents)
+    templates = tuple((message, compile_template(message.content, fragments).unwrap()) for message in messages)
+    prompt = PromptDefinition(id="team/p", messages=messages)
+    return Plan(prompt=prompt, templates=templates, session=templates[0][1], definition_hash="")
+
+
+@given(st.lists(st.sampled_from(HOSTILE) | st.text(), min_size=1))
+def test_no_value_opens_another_message_through_fragments_and_loops(values: list[str]) -> None:
+    plan = plan_with({"f": "{% for x in xs %}{% include 'g' %}{% endfor %}", "g": "{{ x }}"}, "{% include 'f' %}", "2")
+    messages = render(plan, frozen_json({"xs": values}), {}).unwrap()
+    assert messages == (Message(role="user", content="".join(values)), Message(role="user", content="2"))
 
 
 @pytest.mark.parametrize(
@@ -360,6 +375,23 @@ def test_a_message_that_renders_to_nothing_is_kept_unless_it_has_a_cache_marker(
 def test_an_error_names_the_prompt_the_message_and_the_line() -> None:
     error = render(plan_of(prompt("a\n{{ x }}", variables=["x"])), {}, {}).failure()
     assert str(error).startswith("prompt 'team/p', messages[0] (user), line 2: the variable 'x' was not given")
+
+
+def test_an_error_in_a_fragment_names_the_fragment_and_its_line() -> None:
+    plan = plan_with({"fragments/tone.txt": "a\n\n{{ x }}"}, "one", "{% include 'fragments/tone.txt' %}")
+    start = "prompt 'team/p', messages[1] (user), fragments/tone.txt line 3: the variable 'x' was not given"
+    assert str(render(plan, {}, {}).failure()).startswith(start)
+    session = plan_with({"f": "\n{{ 1 / 0 }}"}, "{% include 'f' %}")
+    assert str(render_session(session, None, {}, {}).failure()).startswith("prompt 'team/p', session, f line 2: ")
+
+
+@pytest.mark.parametrize("expression", ["'%c' % 56320", "['é', '%c' % 56319]|join"])
+def test_text_that_utf_8_cannot_carry_is_a_template_error_with_its_place(expression: str) -> None:
+    source = f"ok\n{{{{ {expression} }}}}"
+    made = plan_of(prompt(source, session=source))
+    for error, where in ((render(made, {}, {}), "messages[0] (user)"), (render_session(made, None, {}, {}), "session")):
+        assert isinstance(error.failure(), TemplateError)
+        assert f"{where}, line 2: renders text that has a lone surrogate" in str(error.failure())
 
 
 def test_the_session_is_the_requests_else_the_prompts_rendered_else_none() -> None:

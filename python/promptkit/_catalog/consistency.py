@@ -110,7 +110,7 @@ def _prompt_faults(
         yield from _undeclared("variable", template.variables, prompt.variables, key=key, file=file)
         yield from _undeclared("input", template.inputs, prompt.inputs, key=key, file=file)
         used_variables |= template.variables | template.functions
-        used_inputs |= template.inputs
+        used_inputs.update(prompt.inputs if template.all_inputs else template.inputs)
     if whole:
         yield from _unused("variable", prompt.variables, used_variables, key=f"{where}.variables", file=file)
         yield from _unused("input", prompt.inputs, used_inputs, key=f"{where}.inputs", file=file)

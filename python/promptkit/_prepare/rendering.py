@@ -69,6 +69,7 @@ def _render_one(
     rendered = template.render(variables, inputs)
     if isinstance(rendered, Failure):
         fault = rendered.failure()
-        line = "" if fault.line is None else f", line {fault.line}"
-        return Failure(TemplateError(f"{where}{line}: {fault.message}"))
+        places = (fault.fragment, None if fault.line is None else f"line {fault.line}")
+        place = " ".join(part for part in places if part is not None)
+        return Failure(TemplateError(f"{where}{place and ', '}{place}: {fault.message}"))
     return Success(rendered.unwrap())

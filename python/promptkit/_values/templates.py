@@ -3,87 +3,125 @@
 The rules: strict about undefined names, no autoescape, the trailing newline kept. Text values appear in the output
 byte for byte and are never evaluated; other values print as compact JSON, wherever they become text: printed, joined,
 or given to a filter of texts. Values are JSON, so attribute access into Python objects is refused with the remedy.
+Fragments are sources that come with the template: nothing is loaded when it is rendered. What a rendering may make and
+how long it may go on is bounded, as ``template_environment`` says.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache, wraps
-from typing import TYPE_CHECKING, Any, NamedTuple
+import re
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-import msgspec
 from returns.result import Failure, Result, Success
 
+from promptkit._values.frozen import FrozenDict, text_fault
+from promptkit._values.template_faults import INPUTS, FaultError, Include, TemplateFault
+
 if TYPE_CHECKING:
-    from jinja2 import Environment, Template
+    from collections.abc import Callable, Iterator, Mapping
+    from types import GeneratorType
 
-INPUTS = "inputs"  # the name under which a template finds the inputs
-REMEDIES = {
-    "items": "use the filter: value|items",
-    "keys": "iterate over the mapping itself, or use value|list",
-    "values": "use value|items",
-    "get": "use value.name, with |default for what may be missing",
-    "upper": "use the filter: value|upper",
-    "lower": "use the filter: value|lower",
-    "strip": "use the filter: value|trim",
-    "join": "use the filter: values|join(separator)",
-    "replace": "use the filter: value|replace(old, new)",
-    "format": "use the filter: value|format(...)",
-    "startswith": "use a slice: value[:n] == ...",
+    from jinja2 import Template, nodes
+
+    from promptkit._values.template_environment import ValueEnvironment
+    from promptkit._values.template_names import Names
+
+__all__ = ["CompiledTemplate", "Include", "TemplateFault", "compile_template", "includes_of", "with_plain_newlines"]
+
+T = TypeVar("T")
+
+NO_FRAGMENTS: FrozenDict[str, str] = FrozenDict()
+PYTHON = re.compile(r"'(\w+) object'")
+JSON_NAMES = {
+    "str": "a text",
+    "int": "a number",
+    "float": "a number",
+    "bool": "a truth value",
+    "tuple": "a list",
+    "list": "a list",
+    "range": "a list",
+    "dict": "a mapping",
 }
-
-
-# Filters whose value is a text. Jinja2 would make it one with str(): "None", "True", "{'a': 1}".
-TEXT_FILTERS = (
-    "capitalize", "center", "e", "escape", "forceescape", "indent", "lower", "replace", "safe", "string",
-    "striptags", "title", "trim", "truncate", "upper", "urlize", "wordcount", "wordwrap",
-)  # fmt: skip
-
-
-class TemplateFault(NamedTuple):
-    """Why a template does not compile or render, and where in its source (1-based), if that is known."""
-
-    message: str
-    line: int | None = None
-
-
-class NotTextError(Exception):
-    """A value that the template prints, and that has no text form. Stays inside this module."""
+EVENTS = 10_000  # of a rendering that are measured at once
 
 
 class _Inputs(dict[str, str]):
     """The inputs, of a class of their own so that a missing one is told from a missing key of a variable."""
 
 
-class CompiledTemplate:
-    """A template that compiles. ``variables`` and ``inputs`` are the names that it uses.
+NO_INPUTS = _Inputs()
 
-    ``functions`` are names of Jinja2's own functions (range, dict) that it uses, unless they are declared as variables.
+
+class CompiledTemplate:
+    """A template that compiles. ``variables`` and ``inputs`` are the names that it takes from outside.
+
+    ``all_inputs`` says that it also uses inputs in a way that names none (``inputs[name]``, ``inputs|items``): each
+    declared one counts as used. ``functions`` are names that it uses and that need not be declared: of Jinja2's own
+    functions (range, dict), and those that a macro reads and the template itself may have set by then. Declared as
+    variables, they are used.
     """
 
-    __slots__ = ("_template", "functions", "inputs", "variables")
+    __slots__ = ("_context", "_template", "all_inputs", "functions", "inputs", "variables")
 
-    def __init__(
-        self, template: Template, variables: frozenset[str], functions: frozenset[str], inputs: frozenset[str]
-    ) -> None:
+    def __init__(self, template: Template, names: Names, functions: Mapping[str, Any]) -> None:
         self._template = template
-        self.variables = variables
-        self.functions = functions
-        self.inputs = inputs
+        self._context = functions
+        self.variables = names.variables
+        self.functions = names.optional
+        self.inputs = names.inputs
+        self.all_inputs = names.all_inputs
 
     def render(self, variables: Mapping[str, Any], inputs: Mapping[str, str]) -> Result[str, TemplateFault]:
-        """Render to text. Whatever goes wrong inside the template comes back as a fault."""
+        """Render to text that UTF-8 can carry. Whatever goes wrong inside the template comes back as a fault."""
+        events = self._events(variables, inputs)
         try:
-            return Success(self._template.render({**variables, INPUTS: _Inputs(inputs)}))
-        except RecursionError:
-            return Failure(TemplateFault("recurses without an end"))
+            text = _gathered(events)
+        except RecursionError as error:
+            return Failure(TemplateFault("recurses without an end", *_place_of(error)))
         except Exception as error:  # noqa: BLE001  # a template can raise anything that its filters and operators do
-            return Failure(TemplateFault(_explained(error, variables), _line_of(error)))
+            return Failure(TemplateFault(_explained(error, variables), *_place_of(error, self._paused(events))))
+        fault = text_fault(text)
+        if fault is None:
+            return Success(text)
+        events = self._events(variables, inputs)
+        next(event for event in events if text_fault(event) is not None)  # once more, up to the part that is wrong
+        return Failure(TemplateFault(f"renders text that {fault}", *self._paused(events)))
+
+    def _events(self, variables: Mapping[str, Any], inputs: Mapping[str, str]) -> GeneratorType[str, None, None]:
+        from promptkit._values.template_environment import MAX_STEPS, STEPS
+
+        given = _Inputs(inputs) if self.inputs or self.all_inputs else NO_INPUTS
+        context = {**self._context, **variables, INPUTS: given, STEPS: [MAX_STEPS]}
+        events: Any = self._template.root_render_func(self._template.new_context(context, shared=True))
+        return cast("GeneratorType[str, None, None]", events)
+
+    def _paused(self, events: GeneratorType[str, None, None]) -> Place:
+        """Give the line at which a rendering stands."""
+        frame = events.gi_frame
+        return (None if frame is None else self._template.get_corresponding_lineno(frame.f_lineno)), None
+
+
+def _gathered(events: Iterator[str]) -> str:
+    """Join what a template prints, and stop before it is too much."""
+    from promptkit._values.template_filters import check_length
+
+    parts: list[str] = []
+    length = 0
+    while True:
+        some = list(islice(events, EVENTS))
+        length += sum(map(len, some))
+        check_length(length)
+        if len(some) < EVENTS:
+            return "".join(parts + some) if parts else "".join(some)
+        parts += some
 
 
 def _explained(error: Exception, variables: Mapping[str, Any]) -> str:
     from jinja2 import UndefinedError
+
+    from promptkit._values.template_filters import NotTextError
 
     text = str(error).strip() or type(error).__name__
     if isinstance(error, UndefinedError):
@@ -95,184 +133,110 @@ def _explained(error: Exception, variables: Mapping[str, Any]) -> str:
                 return f"the input {name!r} was not given: add it to the request's inputs"
             case [owner, name] if owner.endswith("FrozenDict object"):
                 return f"a mapping has no key {name!r}; for a key that may be missing, test it with 'is defined'"
-        return text
+        return PYTHON.sub(lambda found: JSON_NAMES.get(found[1], found[0]), text)
     if isinstance(error, NotTextError):
         return text
     return f"{type(error).__name__}: {text}"[:300]
 
 
-def _line_of(error: Exception) -> int | None:
-    line = None
+Place = tuple[int | None, str | None]
+
+
+def _place_of(error: Exception, place: Place = (None, None)) -> Place:
+    """Give the line and the fragment of an error: those of the innermost template in its traceback, else ``place``."""
     trace = error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename == "<template>":
-            line = trace.tb_lineno
+        template = trace.tb_frame.f_globals.get("__jinja_template__")
+        if template is not None:
+            place = template.get_corresponding_lineno(trace.tb_lineno), template.name
         trace = trace.tb_next
-    return line
+    return place
 
 
-def _printed(value: Any) -> Any:
-    """Give what the template prints for a value: text as it is, other JSON compact."""
-    from jinja2 import Undefined
-
-    if isinstance(value, str | Undefined):
-        return value
-    if value is None:
-        msg = "a value is None: handle it in the template, for example {{ name or '' }} or {% if name is none %}"
-        raise NotTextError(msg)
-    if isinstance(value, range):
-        value = list(value)
-    if isinstance(value, bool | int | float | Mapping | tuple | list):
-        return _compact_json(value)
-    msg = f"a {type(value).__name__} has no text form: after map, select and the like, add |list or |join"
-    raise NotTextError(msg)
+def with_plain_newlines(source: str) -> str:
+    """Make every line end of a source LF, so that a file and a definition in Python say the same."""
+    return source.replace("\r\n", "\n").replace("\r", "\n") if "\r" in source else source
 
 
-def _compact_json(value: Any) -> str:
-    if isinstance(value, float) and not math.isfinite(value):
-        msg = f"a calculated number is {value}, which JSON cannot carry"
-        raise NotTextError(msg)
-    try:
-        return msgspec.json.encode(value).decode()
-    except (TypeError, ValueError, RecursionError):
-        msg = f"a {type(value).__name__} that is not JSON has no text form"
-        raise NotTextError(msg) from None
+def compile_template(
+    source: str, fragments: Mapping[str, str] = NO_FRAGMENTS
+) -> Result[CompiledTemplate, TemplateFault]:
+    """Compile a template with the fragments that it may include, and find the names that it uses.
 
-
-def _texts(values: Iterable[Any]) -> list[Any]:
-    """Give what the template prints for each value."""
-    from jinja2 import StrictUndefined
-
-    return [str(value) if isinstance(value, StrictUndefined) else _printed(value) for value in values]
-
-
-def _of_text(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a filter of texts take the printed form of other values."""
-    if getattr(original, "jinja_pass_arg", None) is None:
-
-        @wraps(original)
-        def plain(value: Any, *args: Any, **options: Any) -> Any:
-            return original(*_texts([value]), *args, **options)
-
-        return plain
-
-    @wraps(original)
-    def passed(context: Any, value: Any, *args: Any, **options: Any) -> Any:
-        return original(context, *_texts([value]), *args, **options)
-
-    return passed
-
-
-def _join(environment: Environment, values: Iterable[Any], separator: Any = "", attribute: Any = None) -> str:
-    from jinja2.filters import make_attrgetter
-
-    chosen = values if attribute is None else map(make_attrgetter(environment, attribute), values)
-    return str(_printed(separator)).join(_texts(chosen))
-
-
-def _format(pattern: Any, *given: Any, **named: Any) -> Any:
-    """Fill in a pattern: numbers as they are, for %d and %.2f, all else as it is printed."""
-    if given and named:
-        msg = "the format filter takes values by place or by name, not both"
-        raise NotTextError(msg)
-    filled = {name: _filled(value) for name, value in named.items()} or tuple(_filled(value) for value in given)
-    return _texts([pattern])[0] % filled
-
-
-def _filled(value: Any) -> Any:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else _texts([value])[0]
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "a mapping"
-    return "a list" if isinstance(value, list | tuple) else f"a {type(value).__name__}"
-
-
-@lru_cache(maxsize=1)
-def _environment() -> Environment:
-    """Make the one environment, when the first template is compiled: Jinja2 is slow to import."""
-    from jinja2 import StrictUndefined, pass_environment
-    from jinja2.runtime import LoopContext
-    from jinja2.sandbox import SandboxedEnvironment
-    from jinja2.utils import Cycler, Joiner, Namespace
-
-    class ValueEnvironment(SandboxedEnvironment):
-        """The sandbox, narrowed to JSON values."""
-
-        intercepted_binops = frozenset({"%"})
-
-        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-            if not isinstance(left, str):
-                return super().call_binop(context, operator, left, right)
-            if isinstance(right, Mapping):
-                return _format(left, **right)
-            return _format(left, *(right if isinstance(right, tuple) else (right,)))
-
-        def getattr(self, obj: Any, attribute: str) -> Any:
-            if isinstance(obj, StrictUndefined):
-                return obj  # so that the error names what is missing first
-            if isinstance(obj, LoopContext | Cycler | Joiner | Namespace):
-                return super().getattr(obj, attribute)
-            if isinstance(obj, Mapping) and attribute in obj:
-                return obj[attribute]
-            if hasattr(type(obj), attribute):
-                remedy = REMEDIES.get(attribute, "values are JSON: use filters and tests")
-                msg = f".{attribute} is an attribute of a Python object ({_kind(obj)}); {remedy}"
-                raise NotTextError(msg)
-            return self.undefined(obj=obj, name=attribute)
-
-        def getitem(self, obj: Any, argument: Any) -> Any:
-            try:
-                return obj[argument]
-            except (LookupError, TypeError, AttributeError):
-                return self.undefined(obj=obj, name=argument)
-
-    environment = ValueEnvironment(
-        undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True, finalize=_printed
-    )
-    del environment.globals["lipsum"]  # neither it nor random gives the same text twice
-    del environment.filters["random"]
-    environment.filters["tojson"] = _compact_json  # Jinja2's own escapes for HTML
-    for name in TEXT_FILTERS:
-        environment.filters[name] = _of_text(environment.filters[name])
-    environment.filters["join"] = pass_environment(_join)
-    environment.filters["format"] = _format
-    return environment
+    ``fragments`` maps the names that includes name to sources. Those that are not reached do not matter.
+    """
+    return _compiled(source, fragments if isinstance(fragments, FrozenDict) else FrozenDict(fragments))
 
 
 @lru_cache(maxsize=4096)
-def compile_template(source: str) -> Result[CompiledTemplate, TemplateFault]:
-    """Compile a template and find the names that it uses."""
-    from jinja2 import TemplateSyntaxError, meta, nodes
+def includes_of(source: str) -> Result[tuple[Include, ...], TemplateFault]:
+    """Find what one source includes, in the order of its text, or why it is no template.
 
-    environment = _environment()
+    Each name is relative to the prompts folder and stays inside it as it is written: separated by "/", without "..".
+    """
+    from promptkit._values.template_names import includes, parse
+
+    return _caught(lambda: includes(parse(source)))
+
+
+@lru_cache(maxsize=4096)
+def _compiled(source: str, fragments: FrozenDict[str, str]) -> Result[CompiledTemplate, TemplateFault]:
+    from promptkit._values.template_environment import compiled, functions
+    from promptkit._values.template_names import find_names, parse
+
+    def compile_all() -> CompiledTemplate:
+        tree = parse(source)
+        reached = _reached(tree, fragments)
+        names = find_names(tree, {name: _parsed(text, name) for name, text in reached.items()}, functions())
+        environment, loopers = _with_fragments(reached)
+        return CompiledTemplate(compiled(environment, tree, loopers, None), names, functions())
+
+    return _caught(compile_all)
+
+
+def _caught(work: Callable[[], T]) -> Result[T, TemplateFault]:
+    from jinja2 import TemplateSyntaxError
+
     try:
-        tree = environment.parse(source)
-        for concatenation in tree.find_all(nodes.Concat):  # a ~ b
-            concatenation.nodes = [
-                nodes.Filter(part, "string", [], [], None, None, lineno=part.lineno) for part in concatenation.nodes
-            ]
-        for node in tree.find_all((nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)):
-            return Failure(TemplateFault("includes another template, and this one stands alone", node.lineno))
-        names = meta.find_undeclared_variables(tree)
-        inputs = {found for node in tree.find_all((nodes.Getattr, nodes.Getitem)) for found in _input_named(node)}
-        template = environment.from_string(tree)
+        return Success(work())
+    except FaultError as error:
+        return Failure(error.fault)
     except TemplateSyntaxError as error:
-        return Failure(TemplateFault(f"does not compile: {error.message}", error.lineno))
+        return Failure(TemplateFault(f"does not compile: {error.message}", error.lineno, error.name))
     except RecursionError:
         return Failure(TemplateFault("is nested too deeply"))
     except Exception as error:  # noqa: BLE001  # Jinja2 writes Python, and Python has limits of its own
         return Failure(TemplateFault(f"does not compile: {type(error).__name__}: {error}"[:300]))
-    functions = {node.name for node in tree.find_all(nodes.Name)} & environment.globals.keys()
-    return Success(CompiledTemplate(template, frozenset(names) - {INPUTS}, frozenset(functions), frozenset(inputs)))
 
 
-def _input_named(node: Any) -> list[str]:
-    from jinja2 import nodes
+@lru_cache(maxsize=1024)
+def _parsed(source: str, name: str) -> nodes.Template:
+    """Parse a fragment to be read, not compiled: compiling changes a tree."""
+    from promptkit._values.template_names import parse
 
-    if not (isinstance(node.node, nodes.Name) and node.node.name == INPUTS):
-        return []
-    if isinstance(node, nodes.Getattr):
-        return [node.attr]
-    return [node.arg.value] if isinstance(node.arg, nodes.Const) and isinstance(node.arg.value, str) else []
+    return parse(source, name)
+
+
+def _reached(tree: nodes.Template, fragments: FrozenDict[str, str]) -> FrozenDict[str, str]:
+    """Choose the fragments that a template includes, or that they include."""
+    from promptkit._values.template_names import includes
+
+    reached: dict[str, str] = {}
+    waiting = list(includes(tree))
+    while waiting:
+        name = waiting.pop().name
+        if name in fragments and name not in reached:
+            reached[name] = fragments[name]
+            waiting += includes(_parsed(fragments[name], name))
+    return FrozenDict(reached)
+
+
+@lru_cache(maxsize=1024)
+def _with_fragments(fragments: FrozenDict[str, str]) -> tuple[ValueEnvironment, frozenset[str]]:
+    """Make the environment of templates that include these fragments, and name those that read the variable loop."""
+    from promptkit._values.template_environment import with_fragments
+    from promptkit._values.template_names import parse, reading_loop
+
+    trees = {name: parse(text, name) for name, text in fragments.items()}
+    loopers = reading_loop(trees)
+    return with_fragments(trees, loopers), loopers
