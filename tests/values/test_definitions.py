@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from promptkit import Backend, EmbeddedOptions, MessageTemplate, OutputContract, Profile, PromptDefinition, RetryPolicy
 from promptkit.errors import InvalidConfigError
@@ -224,3 +226,14 @@ def test_definitions_encode_and_hash(cls: Any) -> None:
     made = cls(**VALID[cls])
     assert msgspec.json.decode(msgspec.json.encode(made), type=cls) == made
     assert hash(made) == hash(cls(**VALID[cls]))
+
+
+@given(st.text(st.sampled_from("a\r\n{} ")))
+def test_line_ends_of_sources_become_lf_and_nothing_else_changes(text: str) -> None:
+    plain = text.replace("\r\n", "\n").replace("\r", "\n")
+    message = MessageTemplate(role="user", content=text)
+    assert message.content == plain
+    assert message == MessageTemplate(role="user", content=plain)
+    prompt = PromptDefinition(id="p", messages=[message], session=text)  # type: ignore[arg-type]  # lists are taken
+    assert prompt == PromptDefinition(id="p", messages=(message,), session=plain)
+    assert PromptDefinition(id="p", messages=(message,)).session is None

@@ -112,7 +112,7 @@ def _mentions(annotation: Any, origin: Any) -> bool:
 
 
 @cache
-def _reader(annotation: Any) -> Reader:
+def reader_of(annotation: Any) -> Reader:
     """Choose how a field of this annotation is read."""
     if annotation in _PLAIN:
         return _plain(annotation)
@@ -128,7 +128,9 @@ def _reader(annotation: Any) -> Reader:
 @cache
 def _readers(cls: type[Checked]) -> tuple[tuple[str, Reader], ...]:
     special = cls.special_fields()
-    return tuple((field.name, special.get(field.name) or _reader(field.type)) for field in msgspec.structs.fields(cls))
+    return tuple(
+        (field.name, special.get(field.name) or reader_of(field.type)) for field in msgspec.structs.fields(cls)
+    )
 
 
 def _said(error: Exception) -> tuple[str, str]:

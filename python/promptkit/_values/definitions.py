@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from promptkit._values.construction import Checked
+from promptkit._values.construction import Checked, Reader, reader_of
 from promptkit._values.contracts import OutputContract
 from promptkit._values.frozen import FrozenDict
 from promptkit._values.json import JSON
 from promptkit._values.messages import CacheControl, Role
+from promptkit._values.templates import with_plain_newlines
 from promptkit.errors import InvalidConfigError, PromptKitError
 
 if TYPE_CHECKING:
@@ -51,17 +52,35 @@ class Definition(Checked, frozen=True):
     refused_with: ClassVar[type[PromptKitError]] = InvalidConfigError
 
 
+def _source_of(annotation: Any) -> Reader:
+    """Read a template's source: line ends become LF, so that a file and Python say the same, with equal hashes."""
+    read = reader_of(annotation)
+
+    def read_source(value: Any) -> Any:
+        source = read(value)
+        return with_plain_newlines(source) if isinstance(source, str) else source
+
+    return read_source
+
+
 class MessageTemplate(Definition, frozen=True, kw_only=True):
     """One message of a prompt. ``content`` is sandboxed Jinja2 source that renders alone to this message's text.
 
-    Whitespace is Jinja2's own: a block tag on a line of its own leaves the line end, and ``{%- ... -%}`` takes it away.
-    ``attachments`` are names of declared inputs: each becomes an image or a file part after the text, in this order.
+    A fragment, ``{% include "folder/file.txt" %}``, is named from the prompts folder of the catalog's files. Line ends
+    of CRLF and CR become LF. Whitespace is Jinja2's own: a block tag on a line of its own leaves the line end, and
+    ``{%- ... -%}`` takes it away. ``attachments`` are names of declared inputs: each becomes an image or a file part
+    after the text, in this order.
     """
 
     role: Role
     content: str
     cache_control: CacheControl | None = None
     attachments: tuple[str, ...] = ()
+
+    @classmethod
+    def special_fields(cls) -> Mapping[str, Reader]:
+        """Read the source with line ends of LF."""
+        return {"content": _source_of(str)}
 
 
 class PromptDefinition(Definition, frozen=True, kw_only=True):
@@ -80,6 +99,11 @@ class PromptDefinition(Definition, frozen=True, kw_only=True):
     profile: str | None = None
     session: str | None = None
     output: OutputContract = OutputContract()
+
+    @classmethod
+    def special_fields(cls) -> Mapping[str, Reader]:
+        """Read the source of the session id with line ends of LF."""
+        return {"session": _source_of(str | None)}
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Check names."""
