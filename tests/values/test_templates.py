@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -344,6 +345,84 @@ def test_faults_are_found_before_rendering(source: str, sentence: str) -> None:
     assert sentence in compile_template(source).failure().message
 
 
+TOKENS = (
+    *(
+        "{{",
+        "}}",
+        "{%",
+        "%}",
+        "{#",
+        "#}",
+        "-",
+        "(",
+        ")",
+        "[",
+        "]",
+        "|",
+        "~",
+        ".",
+        ",",
+        "=",
+        "'",
+        "a",
+        "inputs",
+        "loop",
+        "0",
+    ),
+    *(
+        "if",
+        "else",
+        "elif",
+        "endif",
+        "for",
+        "in",
+        "endfor",
+        "set",
+        "endset",
+        "macro",
+        "endmacro",
+        "call",
+        "endcall",
+        "is",
+    ),
+    *(
+        "include",
+        "'f'",
+        "import",
+        "with",
+        "endwith",
+        "filter",
+        "endfilter",
+        "upper",
+        "items",
+        "defined",
+        "\n",
+        " ",
+        " ",
+    ),
+)
+
+
+@given(st.lists(st.sampled_from(TOKENS), max_size=30).map(" ".join) | st.text())
+def test_whatever_stands_in_a_source_is_a_template_or_a_fault(source: str) -> None:
+    for compiled in (compile_template(source), compile_template("{% include 'f' %}", {"f": source})):
+        rendered = compiled.bind(lambda template: template.render(frozen_json({"a": [{"a": "b"}]}), {"doc": "D"}))
+        assert isinstance(rendered.value_or(""), str)
+        assert is_successful(rendered) or rendered.failure().message
+    assert is_successful(includes_of(source)) or includes_of(source).failure().message
+
+
+def test_a_source_that_was_too_deep_for_the_stack_once_is_tried_again() -> None:
+    source = "{{ " + "-" * 100 + "1 }}"
+
+    def below(depth: int) -> Result[Any, TemplateFault]:
+        return below(depth - 1) if depth else compile_template(source)
+
+    room = sys.getrecursionlimit() - len(inspect.stack(0))
+    assert below(room - 60).failure().message == "is nested too deeply"
+    assert outcome(source, {}) == Success("1")
+
+
 # ------------------------------------------------------------------ limits
 
 
@@ -358,6 +437,8 @@ def test_faults_are_found_before_rendering(source: str, sentence: str) -> None:
         "{{ 'x'|center(10**10) }}",
         "{{ 'x'|indent(10**10) }}",
         "{{ 'x'|replace('', 'y' * 10**8) }}",
+        "{{ ('a' * 10**6)|replace('a', 'b' * 10**6) }}",
+        "{{ ('\\n' * 10**6)|indent('b' * 10**6) }}",
         "{{ 'x'|wordwrap(1, true, 'y' * 10**8 ~ 'y') }}",
         "{{ ['y' * 10**8, 'y']|join }}",
         "{{ '%10001d' % 1 }}",

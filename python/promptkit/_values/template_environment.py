@@ -33,6 +33,7 @@ from promptkit._values.template_filters import (
 MAX_STEPS = 2_000_000
 STEPS_OF_A_CALL = 10
 STEPS = " steps"  # the count's place in a context and the counting filter's name: no template can write either
+MADE_OF = (LoopContext, Cycler, Joiner, Namespace)  # what has attributes in a template
 REMEDIES = {
     "items": "use the filter: value|items",
     "keys": "iterate over the mapping itself, or use value|list",
@@ -56,9 +57,8 @@ class ValueEnvironment(SandboxedEnvironment):
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """Calculate within the limits, and fill in patterns."""
         if operator == "%" and isinstance(left, str):
-            return fill(
-                left, right if isinstance(right, tuple) else (right,), right if isinstance(right, dict) else None
-            )
+            placed = right if isinstance(right, tuple) else (right,)
+            return fill(left, placed, right if isinstance(right, dict) else None)
         if operator == "*":
             _check_repetition(left, right)
             _check_repetition(right, left)
@@ -84,7 +84,7 @@ class ValueEnvironment(SandboxedEnvironment):
             return obj[attribute]
         if isinstance(obj, StrictUndefined):
             return obj  # so that the error names what is missing first
-        if isinstance(obj, LoopContext | Cycler | Joiner | Namespace):
+        if isinstance(obj, MADE_OF):
             return super().getattr(obj, attribute)
         if isinstance(obj, tuple) and attribute in getattr(obj, "_fields", ()):  # of groupby
             return super().getattr(obj, attribute)

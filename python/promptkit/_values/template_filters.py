@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 MAX_TEXT = 100_000_000  # characters that one operation or one message may make
 MAX_ITEMS = 10_000_000  # items of a list that a template makes
-MAX_WIDTH = 10_000  # columns of one directive of a pattern
+MAX_WIDTH = 10_000  # columns of an indent, of a centred text, of one directive of a pattern
 MAX_DIGITS = 400  # to round to: beyond any float
+PRINTED_AS_THEY_ARE = (str, Undefined)  # an undefined one raises when it becomes text
+JSON_VALUES = (bool, int, float, dict, tuple, list)
 
 
 class NotTextError(Exception):
@@ -32,14 +34,14 @@ class NotTextError(Exception):
 
 def printed(value: Any) -> Any:
     """Give what the template prints for a value: text as it is, other JSON compact."""
-    if type(value) is str or isinstance(value, str | Undefined):
-        return value  # an undefined one raises when it becomes text
+    if isinstance(value, PRINTED_AS_THEY_ARE):
+        return value
     if value is None:
         msg = "a value is None: handle it in the template, for example {{ name or '' }} or {% if name is none %}"
         raise NotTextError(msg)
     if isinstance(value, range):
         value = list(value)
-    if isinstance(value, bool | int | float | dict | tuple | list):
+    if isinstance(value, JSON_VALUES):
         return compact_json(value)
     msg = f"a {type(value).__name__} has no text form: after map, select and the like, add |list or |join"
     raise NotTextError(msg)
@@ -234,7 +236,7 @@ def _slice(value: Any, slices: int, fill_with: Any = None) -> Any:
 
 
 def _center(value: Any, width: int = 80) -> str:
-    return as_text(value).center(_at_most(width, MAX_TEXT, "a width of"))
+    return as_text(value).center(_at_most(width, MAX_WIDTH, "a width of"))
 
 
 def _escape(value: Any) -> str:
@@ -251,7 +253,7 @@ def _filesizeformat(value: Any, binary: bool = False) -> str:  # noqa: FBT001, F
 def _indent(value: Any, width: Any = 4, first: bool = False, blank: bool = False) -> str:  # noqa: FBT001, FBT002
     """Indent lines, which end with LF and nothing else, so that the rest of the text stays as it is."""
     lines = as_text(value).split("\n")
-    by = width if isinstance(width, str) else " " * _at_most(width, MAX_TEXT, "an indent of")
+    by = width if isinstance(width, str) else " " * _at_most(width, MAX_WIDTH, "an indent of")
     check_length(len(by) * len(lines))
     indented = [by + line if (line or blank) and number else line for number, line in enumerate(lines)]
     return (by if first else "") + join_texts(indented, "\n")

@@ -33,6 +33,7 @@ __all__ = ["CompiledTemplate", "Include", "TemplateFault", "compile_template", "
 T = TypeVar("T")
 
 NO_FRAGMENTS: FrozenDict[str, str] = FrozenDict()
+TOO_DEEP = TemplateFault("is nested too deeply")
 PYTHON = re.compile(r"'(\w+) object'")
 JSON_NAMES = {
     "str": "a text",
@@ -165,15 +166,25 @@ def compile_template(
 
     ``fragments`` maps the names that includes name to sources. Those that are not reached do not matter.
     """
-    return _compiled(source, fragments if isinstance(fragments, FrozenDict) else FrozenDict(fragments))
+    try:
+        return _compiled(source, fragments if isinstance(fragments, FrozenDict) else FrozenDict(fragments))
+    except RecursionError:  # is not kept: there may be more room on the stack another time
+        return Failure(TOO_DEEP)
 
 
-@lru_cache(maxsize=4096)
 def includes_of(source: str) -> Result[tuple[Include, ...], TemplateFault]:
     """Find what one source includes, in the order of its text, or why it is no template.
 
     Each name is relative to the prompts folder and stays inside it as it is written: separated by "/", without "..".
     """
+    try:
+        return _included(source)
+    except RecursionError:
+        return Failure(TOO_DEEP)
+
+
+@lru_cache(maxsize=4096)
+def _included(source: str) -> Result[tuple[Include, ...], TemplateFault]:
     from promptkit._values.template_names import includes, parse
 
     return _caught(lambda: includes(parse(source)))
@@ -204,7 +215,7 @@ def _caught(work: Callable[[], T]) -> Result[T, TemplateFault]:
     except TemplateSyntaxError as error:
         return Failure(TemplateFault(f"does not compile: {error.message}", error.lineno, error.name))
     except RecursionError:
-        return Failure(TemplateFault("is nested too deeply"))
+        raise
     except Exception as error:  # noqa: BLE001  # Jinja2 writes Python, and Python has limits of its own
         return Failure(TemplateFault(f"does not compile: {type(error).__name__}: {error}"[:300]))
 
