@@ -207,6 +207,7 @@ def test_templates_do_what_jinja_does(source: str, text: str) -> None:
         ("{% if missing %}{% endif %}", "the variable 'missing' was not given"),
         ("{{ missing.a }}", "the variable 'missing' was not given"),
         ("{{ x ~ missing }}", "the variable 'missing' was not given"),
+        ("{% for i in xs %}{{ x }}{% endfor %}{% set x = 1 %}", "above the place where the template sets it"),
         ("{{ [missing]|join }}", "the variable 'missing' was not given"),
         ("{{ missing|upper }}", "the variable 'missing' was not given"),
         ("{{ inputs.doc }}", "the input 'doc' was not given"),

@@ -458,7 +458,7 @@ def test_a_source_that_was_too_deep_for_the_stack_once_is_tried_again() -> None:
         "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}",
         "{% for i in range(100000) %}{% for j in range(100000)|select %}{% endfor %}{% endfor %}",
         "{% for i in range(50000) %}{% for j in range(50000) %}a line of some length{% endfor %}{% endfor %}",
-        "{% for i in [1, 2] recursive %}{{ loop([1, 2]) if loop.depth < 30 }}{% endfor %}",
+        "{% for i in [range(100000)] * 50 recursive %}{{ loop(i) if i is not number }}{% endfor %}",
         "{% set t = 'x' * 10**7 %}{% for i in range(100) %}{{ t }}{% endfor %}",
         "{% for i in range(100000) %}{% for j in range(10) %}{{ dict() }}{% endfor %}{% endfor %}",
         "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",

@@ -128,7 +128,9 @@ def _explained(error: Exception, variables: Mapping[str, Any]) -> str:
     if isinstance(error, UndefinedError):
         quoted = text.split("'")[1::2]
         match quoted:
-            case [name] if text.endswith("is undefined") and name not in variables:
+            case [name] if text.endswith("is undefined"):
+                if name in variables:  # Jinja2 looks only for the one that is set below
+                    return f"{name!r} is read in an inner block above the place where the template sets it: rename one"
                 return f"the variable {name!r} was not given: add it to the request's variables"
             case [owner, name] if owner.endswith(f"{_Inputs.__name__} object"):
                 return f"the input {name!r} was not given: add it to the request's inputs"
