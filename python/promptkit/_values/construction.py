@@ -30,8 +30,18 @@ def _converter(annotation: Any) -> Reader:
     """Convert by annotation. The type goes into a struct of its own, whose plan msgspec makes once and keeps."""
     holder = msgspec.defstruct("_Field", [("value", annotation)])
     choices = _choices(annotation)
+    alternatives = {annotation, *(get_args(annotation) if get_origin(annotation) is UnionType else ())}
+    takes_none, takes_text = NoneType in alternatives, str in alternatives
 
     def read(value: Any) -> Any:
+        # The commonest values, without asking the converter: most of what a message costs.
+        if value is None and takes_none:
+            return None
+        if type(value) is str:
+            if takes_text:
+                return frozen_json(value)
+            if value in choices:
+                return value
         if isinstance(value, AbstractSet):  # the order of a set differs between processes, and so would every hash
             msg = f"Expected `array`, got `{type(value).__name__}`"
             raise UnfitError(msg)
