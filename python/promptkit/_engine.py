@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Self, final
 
 from promptkit._effects.coordination import Coordination
 from promptkit._effects.credentials import resolve_credential
+from promptkit._effects.frames import forget_locals
 from promptkit._effects.input_files import FolderReader
 from promptkit._effects.preparation import prepare
-from promptkit._effects.prepared_execution import Payload, PreparedExecution
+from promptkit._effects.prepared_execution import Payload, PreparedExecution, claimed, execution_of
 from promptkit._effects.raising import or_raise
 from promptkit._effects.run import RunDriver
 from promptkit._effects.shared import Shared
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     import httpx
 
+    from promptkit._effects.shared import LoopState
     from promptkit._values.generation import InputReader, ModelClient
     from promptkit._values.results import PreparedRun, RunResult
 
@@ -107,17 +109,17 @@ class Engine:
         Raises InvalidRequestError or a subclass of it: an unknown id, a value that is missing, an input that cannot be
         read.
         """
-        return details(await self._prepared(request), request)
+        return details(await self._prepared(request))
 
     async def prepare_execution(self, request: RunRequest) -> PreparedExecution:
         """Fix everything that a run needs, to run it later with ``run_prepared``.
 
-        The key is fixed too, where it comes from the environment. Raises what ``prepare`` raises, and CredentialError.
+        The key is fixed too, where it comes from the environment. Costs no more with a longer history. Raises what
+        ``prepare`` raises, and CredentialError.
         """
         prepared = await self._prepared(request)
         credential = or_raise(resolve_credential(prepared.selection.backend, request.credential))
-        payload = Payload(self._shared, prepared, request, credential)
-        return PreparedExecution(details(prepared, request), payload)
+        return execution_of(Payload(self._shared, prepared, request, credential))
 
     async def run(self, request: RunRequest) -> RunResult:
         """Run a request. An output that breaks its contract after all repairs is a result, not an error.
@@ -127,8 +129,12 @@ class Engine:
         loses a reply that has arrived.
         """
         _expect(request)
-        with self._shared.entered() as loop:
-            return await RunDriver(self._shared, loop, request).drive()
+        try:
+            with self._shared.entered() as loop:
+                return await RunDriver(self._shared, loop, request).drive()
+        except BaseException as error:
+            forget_locals(error)
+            raise
 
     async def run_prepared(self, execution: PreparedExecution) -> RunResult:
         """Run what ``prepare_execution`` of this engine prepared.
@@ -139,10 +145,12 @@ class Engine:
         if not isinstance(execution, PreparedExecution):
             msg = f"run_prepared: Expected a PreparedExecution, got `{type(execution).__name__}`"
             raise InvalidRequestError(msg)
-        with self._shared.entered() as loop:
-            payload = execution.claim(self._shared)
-            driver = RunDriver(self._shared, loop, payload.request)
-            return await driver.drive(payload.prepared, payload.credential)
+        try:
+            with self._shared.entered() as loop:
+                return await _run_claimed(self._shared, loop, claimed(execution, self._shared))
+        except BaseException as error:
+            forget_locals(error)
+            raise
 
     def coordinate(self, request: CoordinateRequest) -> Coordination:
         """Make a coordination of one branch: await it to let it run.
@@ -157,6 +165,12 @@ class Engine:
     async def _prepared(self, request: RunRequest) -> Prepared:
         _expect(request)
         return or_raise(await prepare(self._shared, request))
+
+
+async def _run_claimed(shared: Shared, loop: LoopState, payload: Payload) -> RunResult:
+    # In a frame of its own, so that it ends before the error of a run that fails leaves.
+    driver = RunDriver(shared, loop, payload.request)
+    return await driver.drive(payload.prepared, payload.credential)
 
 
 def _expect(request: object) -> None:

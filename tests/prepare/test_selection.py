@@ -171,10 +171,10 @@ def test_a_continuation_inherits_nothing_but_the_conversation() -> None:
         session_id="mine",
         output=OutputContract(kind="json", max_repairs=5),
     )
-    told = details(prepared(first), first)
+    told = details(prepared(first))
     start = exchange(("system", "You answer."), ("user", "1"))
     second = RunRequest(prompt_id="bare", profile="fast", continue_from=start)
-    after = details(prepared(second), second)
+    after = details(prepared(second))
     assert told.profile == "slow"
     assert (after.profile, after.backend, after.model) == ("fast", "near", "small")
     assert after.session_id is None
@@ -190,7 +190,7 @@ def test_history_comes_first_then_the_prompts_messages_then_the_appended_ones() 
         continue_from=exchange(("user", "{{ old }}")),
         appended_messages=(Message(role="system", content="late"), Message(role="assistant", content="{{ a }}")),
     )
-    shown = details(prepared(request), request)
+    shown = details(prepared(request))
     assert [(m.role, m.content) for m in shown.messages] == [
         ("user", "{{ old }}"),
         ("assistant", "answered"),
@@ -226,7 +226,7 @@ def test_inline_inputs_are_read_as_text_and_files_are_named() -> None:
     )
     for given in spellings:
         request = RunRequest(prompt_id="team/ask", variables={"q": ""}, inputs={"doc": given}, session_id="s")
-        assert details(prepared(request), request).messages[1].content == "é\n"
+        assert details(prepared(request)).messages[1].content == "é\n"
     request = RunRequest(prompt_id="team/ask", inputs={"doc": PurePath("a/b.txt")})
     wanted = needed(select(definitions_of(CATALOG), request).unwrap(), request).unwrap()
     assert (dict(wanted.inline), dict(wanted.files)) == ({}, {"doc": PurePath("a/b.txt")})
@@ -243,7 +243,7 @@ def test_an_input_that_is_not_utf8_is_refused_with_its_name(content: bytes) -> N
 
 def test_settings_say_where_each_value_comes_from() -> None:
     request = RunRequest(prompt_id="team/ask", variables={"q": "1"}, profile="fast")
-    settings = details(prepared(request), request).settings
+    settings = details(prepared(request)).settings
     origins = {name: setting.origin for name, setting in settings.items()}
     assert origins["profile"] == "request"
     assert origins["backend"] == origins["model"] == origins["temperature"] == "profile"
@@ -253,6 +253,6 @@ def test_settings_say_where_each_value_comes_from() -> None:
     assert settings["max_concurrency"].value == 8
     assert settings["session_id"].value == "s-1"
     other = RunRequest(prompt_id="bare", profile="slow", output=OutputContract(), session_id="x")
-    again = details(prepared(other), other).settings
+    again = details(prepared(other)).settings
     assert (again["output"].origin, again["session_id"].origin) == ("request", "request")
     assert (again["max_concurrency"].value, again["max_concurrency"].origin) == (2, "backend")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, final
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self, final
 
+from promptkit._prepare.pipeline import details
 from promptkit.errors import PreparedExecutionError
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Payload(NamedTuple):
-    """What only the execution needs: it is dropped when the execution is claimed or discarded."""
+    """What only the execution needs: the handle drops it when it is claimed or discarded."""
 
     owner: Shared
     prepared: Prepared
@@ -28,40 +29,45 @@ class Payload(NamedTuple):
 class PreparedExecution:
     """A run whose messages and settings are fixed: give it to ``Engine.run_prepared`` of the engine that made it.
 
-    It runs once. ``details`` read the same before and after. Made by ``Engine.prepare_execution``.
+    It runs once, on that engine or a view of it. ``details`` read the same before and after, and hold neither the
+    credential nor the observer; those are dropped when it has run or is discarded. Made by
+    ``Engine.prepare_execution``. Usable in any thread.
     """
 
-    __slots__ = ("__weakref__", "_details", "_lock", "_payload", "_state")
+    __slots__ = ("__weakref__", "_details", "_lock", "_payload", "_prepared", "_state")
+    _details: PreparedRun | None
+    _lock: threading.Lock
+    _payload: Payload | None
+    _prepared: Prepared | None
+    _state: str
 
-    def __init__(self, details: PreparedRun, payload: Payload) -> None:
-        self._details = details
-        self._payload: Payload | None = payload
-        self._state = "ready"
-        self._lock = threading.Lock()
+    def __new__(cls, *_: object, **__: object) -> Self:
+        """Refuse: an engine makes it."""
+        msg = "a PreparedExecution cannot be constructed: engine.prepare_execution(request) makes one"
+        raise TypeError(msg)
+
+    def __init_subclass__(cls) -> NoReturn:
+        """Refuse to be subclassed."""
+        msg = "PreparedExecution is final"
+        raise TypeError(msg)
 
     @property
     def details(self) -> PreparedRun:
-        """What will be sent, and under which settings."""
-        return self._details
+        """What will be sent, or was, and under which settings. Built when first asked for, then kept."""
+        with self._lock:
+            prepared = self._prepared
+        built = None if prepared is None else details(prepared)  # not in the lock: it takes what the history is long
+        with self._lock:
+            if self._details is None:
+                self._details = built
+            self._prepared = None
+            return self._details  # type: ignore[return-value]  # one of the two is always there
 
     def discard(self) -> None:
         """Give it up: it cannot run any more. Does nothing after it has run."""
         with self._lock:
             if self._payload is not None:
                 self._payload, self._state = None, "was discarded"
-
-    def claim(self, owner: Shared) -> Payload:
-        """Take it for the one run. A foreign engine claims nothing."""
-        with self._lock:
-            payload = self._payload
-            if payload is None:
-                msg = f"this prepared execution {self._state}: make another with prepare_execution"
-                raise PreparedExecutionError(msg)
-            if payload.owner is not owner:
-                msg = "this prepared execution belongs to another engine: run it on the one that made it"
-                raise PreparedExecutionError(msg)
-            self._payload, self._state = None, "has run"
-        return payload
 
     def __repr__(self) -> str:
         """Give a constant."""
@@ -71,3 +77,31 @@ class PreparedExecution:
         """Refuse to be pickled or copied."""
         msg = "a PreparedExecution cannot be copied or pickled"
         raise TypeError(msg)
+
+
+def execution_of(payload: Payload) -> PreparedExecution:
+    """Make the handle of a prepared run."""
+    execution: PreparedExecution = object.__new__(PreparedExecution)
+    execution._details, execution._prepared = None, payload.prepared  # noqa: SLF001  # the halves of one capability
+    execution._payload, execution._state = payload, "ready"  # noqa: SLF001
+    execution._lock = threading.Lock()  # noqa: SLF001
+    return execution
+
+
+def claimed(execution: PreparedExecution, owner: Shared) -> Payload:
+    """Take a prepared run for its one execution. A foreign engine claims nothing.
+
+    Raises PreparedExecutionError when it was taken or discarded before, or belongs to another engine.
+    """
+    with execution._lock:  # noqa: SLF001
+        payload = execution._payload  # noqa: SLF001
+        if payload is not None and payload.owner is owner:
+            execution._payload, execution._state = None, "has run"  # noqa: SLF001
+            return payload
+        state = execution._state  # noqa: SLF001
+    if payload is None:
+        msg = f"this prepared execution {state}: make another with prepare_execution"
+    else:
+        payload = None  # the frame of the error below would keep it
+        msg = "this prepared execution belongs to another engine: run it on the one that made it"
+    raise PreparedExecutionError(msg)

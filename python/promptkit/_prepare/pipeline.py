@@ -12,7 +12,7 @@ from promptkit._history import Turn
 from promptkit._prepare.inputs import taken
 from promptkit._prepare.rendering import render, render_session
 from promptkit._prepare.selection import Selection
-from promptkit._prepare.settings import settings
+from promptkit._prepare.settings import Given, settings
 from promptkit._values.exchange import node_of
 from promptkit._values.messages import Message, TextPart, from_tuples, to_tuple
 from promptkit._values.results import PreparedRun
@@ -26,6 +26,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Everything that a run needs, frozen. ``turn`` is the native history with the new messages."""
 
     selection: Selection
+    given: Given
     turn: Any
     parent_run_id: str | None
     session_id: str | None
@@ -59,6 +60,12 @@ def complete(
     return Success(
         Prepared(
             selection=selection,
+            given=Given(
+                profile=request.profile is not None,
+                output=request.output is not None,
+                session_id=request.session_id is not None,
+                credential=request.credential is not None,
+            ),
             turn=turn,
             parent_run_id=None if history is None else history.run_id,
             session_id=session.unwrap(),
@@ -85,8 +92,8 @@ def _ends_with_content(message: Message) -> bool:
     return last is not None and not (isinstance(last, TextPart) and not last.text)
 
 
-def details(prepared: Prepared, request: RunRequest) -> PreparedRun:
-    """Build what ``prepare`` shows."""
+def details(prepared: Prepared) -> PreparedRun:
+    """Build what ``prepare`` shows. Costs what the history is long, and nothing else of a preparation does."""
     selection = prepared.selection
     return PreparedRun(
         prompt_id=selection.plan.prompt.id,
@@ -100,5 +107,5 @@ def details(prepared: Prepared, request: RunRequest) -> PreparedRun:
         definition_hash=selection.plan.definition_hash,
         input_hashes=prepared.input_hashes,
         rendered_hash=prepared.rendered_hash,
-        settings=settings(selection, request, prepared.session_id),
+        settings=settings(selection, prepared.given, prepared.session_id),
     )

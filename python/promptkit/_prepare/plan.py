@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from promptkit._prepare.contract import contract_of
+from promptkit._prepare.same import Same
 from promptkit._values.definitions import MessageTemplate, PromptDefinition
+from promptkit._values.frozen import FrozenDict
 from promptkit._values.templates import CompiledTemplate, compile_template
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from promptkit._values.json import JSON
+
+NOTHING: FrozenDict[str, Any] = FrozenDict()
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -21,46 +32,42 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     definition_hash: str
 
 
-class _Same:
-    """A prompt as a key: equal is only itself. By value, a schema with 1 would find the plan of one with true."""
-
-    __slots__ = ("prompt",)
-
-    def __init__(self, prompt: PromptDefinition) -> None:
-        self.prompt = prompt
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.prompt is self.prompt
-
-    def __hash__(self) -> int:
-        return id(self.prompt)
-
-
-def plan_of(prompt: PromptDefinition) -> Plan:
-    """Compile a prompt of a consistent catalog."""
-    return _plan(_Same(prompt))
+def plan_of(
+    prompt: PromptDefinition, schemas: Mapping[str, JSON] = NOTHING, fragments: Mapping[str, str] = NOTHING
+) -> Plan:
+    """Compile a prompt of a consistent catalog, which has ``schemas``, and ``fragments`` for its templates."""
+    output = prompt.output
+    return _plan(Same(prompt, schemas[output.schema] if isinstance(output.schema, str) else None, fragments))
 
 
 @lru_cache(maxsize=4096)
-def _plan(key: _Same) -> Plan:
-    prompt = key.prompt
+def _plan(key: Same) -> Plan:
+    prompt: Any
+    schema: Any
+    fragments: Any
+    prompt, schema, fragments = key.objects
     return Plan(
         prompt=prompt,
         templates=tuple((message, compile_template(message.content).unwrap()) for message in prompt.messages),
         session=None if prompt.session is None else compile_template(prompt.session).unwrap(),
-        definition_hash=definition_hash(prompt),
+        definition_hash=definition_hash(prompt, {prompt.output.schema: schema}, fragments),
     )
 
 
-def definition_hash(prompt: PromptDefinition) -> str:
-    """Hash what the prompt says, not where it is stored nor how it is described.
+def definition_hash(
+    prompt: PromptDefinition, schemas: Mapping[str, JSON] = NOTHING, fragments: Mapping[str, str] = NOTHING
+) -> str:
+    """Hash what the prompt says, not where it is stored nor how it is described: docs/reference/hashes.md.
 
-    SHA-256 of the compact JSON array of "promptkit/definition/1" and the definition without ``id`` and
-    ``description``, with the keys of every object sorted.
+    ``schemas`` has the one that its contract names, if it names one, and ``fragments`` what its templates include.
     """
     said: dict[str, Any] = msgspec.to_builtins(prompt)
     del said["id"], said["description"]
-    return digest(msgspec.json.encode(["promptkit/definition/1", said], order="sorted"))
+    said["output"] = contract_of(prompt.output, schemas).unwrap().said
+    said["fragments"] = fragments
+    # The standard library's form, numbers included, so that anyone can write it without this library.
+    form = json.dumps(["promptkit/definition/2", said], sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return digest(form.encode())
 
 
 def digest(content: bytes) -> str:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from returns.result import Failure, Result, Success
 
-from promptkit._prepare.plan import Plan, plan_of
-from promptkit._values.contracts import NAME_CHARACTERS, OutputContract
+from promptkit._prepare.contract import Contract, contract_of
+from promptkit._prepare.plan import NOTHING, Plan, plan_of
 from promptkit._values.definitions import Backend, Profile
-from promptkit._values.schemas import CompiledSchema, compile_schema
 from promptkit.errors import (
     InvalidRequestError,
     MissingProfileError,
@@ -26,14 +25,8 @@ from promptkit.errors import (
 
 if TYPE_CHECKING:
     from promptkit._values.catalog import Definitions
+    from promptkit._values.contracts import OutputContract
     from promptkit._values.requests import RunRequest
-
-
-class Contract(msgspec.Struct, frozen=True, kw_only=True):
-    """An output contract that is ready: its schema resolved and compiled."""
-
-    output: OutputContract
-    schema: CompiledSchema | None = None
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,8 +45,9 @@ def select(definitions: Definitions, request: RunRequest) -> Result[Selection, I
         return Failure(UnknownPromptError(_unknown("prompt", request.prompt_id, definitions.prompts)))
     profile = _profile(definitions, prompt.profile if request.profile is None else request.profile, prompt.id)
     contract = _contract(definitions, request.output or prompt.output)
+    plan = plan_of(prompt, definitions.schemas, definitions.fragments.get(prompt.id, NOTHING))
     return Result.do(
-        Selection(plan=plan_of(prompt), profile=chosen, backend=definitions.backends[chosen.backend], contract=agreed)
+        Selection(plan=plan, profile=chosen, backend=definitions.backends[chosen.backend], contract=agreed)
         for chosen in profile
         for agreed in contract
     )
@@ -70,31 +64,12 @@ def _profile(definitions: Definitions, name: str | None, prompt_id: str) -> Resu
 
 
 def _contract(definitions: Definitions, output: OutputContract) -> Result[Contract, InvalidRequestError]:
-    if output.schema is None:
-        return Success(Contract(output=output))
-    schema: Any = output.schema
-    name = output.name
-    if isinstance(schema, str):
-        if schema not in definitions.schemas:
-            return Failure(UnknownSchemaError(_unknown("schema", schema, definitions.schemas)))
-        name = name or _usable_name(schema)
-        schema = _as_mapping(definitions.schemas[schema])
-    compiled = compile_schema(schema)
-    if isinstance(compiled, Failure):
-        return Failure(InvalidRequestError(f"the output contract's schema is not usable: {compiled.failure()}"))
-    resolved = msgspec.structs.replace(output, schema=schema, name=name)
-    return Success(Contract(output=resolved, schema=compiled.unwrap()))
-
-
-def _as_mapping(schema: Any) -> Any:
-    """Write the schemas true and false as the objects that mean the same."""
-    if isinstance(schema, bool):
-        return {} if schema else {"not": {}}
-    return schema
-
-
-def _usable_name(identifier: str) -> str:
-    return "".join(c if c in NAME_CHARACTERS else "_" for c in identifier)[-64:]
+    if isinstance(output.schema, str) and output.schema not in definitions.schemas:
+        return Failure(UnknownSchemaError(_unknown("schema", output.schema, definitions.schemas)))
+    agreed = contract_of(output, definitions.schemas)
+    if isinstance(agreed, Failure):
+        return Failure(InvalidRequestError(f"the output contract's schema is not usable: {agreed.failure()}"))
+    return Success(agreed.unwrap())
 
 
 def _unknown(kind: str, name: str, known: Any) -> str:

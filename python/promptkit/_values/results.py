@@ -24,11 +24,14 @@ AT_END = re.compile(r" - at (?:`key` in )?`\$\[0\]([^`]*)`\Z")  # of what msgspe
 STEPS = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
 
 
+Origin = Literal["request", "prompt", "profile", "backend", "default"]
+
+
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """A resolved value, and where it came from."""
+    """A resolved value, and where it came from. A value that equals the default counts as "default"."""
 
     value: JSON
-    origin: Literal["request", "prompt", "profile", "backend", "default"]
+    origin: Origin
 
 
 class PreparedRun(msgspec.Struct, frozen=True, kw_only=True):
