@@ -41,3 +41,20 @@ def test_every_implementation_is_measured_and_holds_the_same_conversation(name: 
     assert said["body"] == [*messages, {"role": "user", "content": "right?"}]
     assert said["repeatable digest"]
     assert told == _ask("plain_list", ("conversation", {"depth": 2}))[0]["loaded"]
+
+
+@pytest.mark.anyio
+async def test_preparation_is_measured_beside_the_rendering_of_the_same_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHES))
+    import preparation
+    from promptkit import Engine
+
+    measured = preparation.subjects(Engine(preparation.CATALOG))
+    alone = await measured["jinja2 alone"][0]()
+    for name, turns in (("prepare", 0), ("prepare after 1,000 turns", 1_000), ("prepare after 10,000 turns", 10_000)):
+        prepared: Any = await measured[name][0]()
+        assert len(prepared.messages) == 2 * turns + 3
+        assert [message.content for message in prepared.messages[-3:]] == alone
+    for function, calls in measured.values():
+        assert await preparation.timed(function, 1) > 0
+        assert calls
