@@ -102,6 +102,5 @@ def claimed(execution: PreparedExecution, owner: Shared) -> Payload:
     if payload is None:
         msg = f"this prepared execution {state}: make another with prepare_execution"
     else:
-        payload = None  # the frame of the error below would keep it
         msg = "this prepared execution belongs to another engine: run it on the one that made it"
     raise PreparedExecutionError(msg)
