@@ -112,6 +112,11 @@ class Catalog:
         msg = "a Catalog does not change: combine two with |"
         raise AttributeError(msg)
 
+    def __delattr__(self, name: str) -> NoReturn:
+        """Refuse: a catalog does not change."""
+        msg = "a Catalog does not change"
+        raise AttributeError(msg)
+
     def __copy__(self) -> Catalog:
         """Give the same catalog."""
         return self

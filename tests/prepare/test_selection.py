@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import Any
 
+import msgspec
 import pytest
 
 from promptkit import (
+    JSON,
     Backend,
     Catalog,
+    EmbeddedOptions,
     Exchange,
     Message,
     MessageTemplate,
@@ -17,12 +20,15 @@ from promptkit import (
     Profile,
     PromptDefinition,
     RunRequest,
+    Secret,
+    Setting,
 )
 from promptkit._history import Turn
 from promptkit._load_catalog import definitions_of
 from promptkit._prepare.inputs import needed
 from promptkit._prepare.pipeline import Prepared, complete, details
 from promptkit._prepare.selection import Selection, select
+from promptkit._prepare.settings import base_settings
 from promptkit._values.exchange import exchange_of
 from promptkit.errors import (
     InputError,
@@ -256,3 +262,94 @@ def test_settings_say_where_each_value_comes_from() -> None:
     again = details(prepared(other)).settings
     assert (again["output"].origin, again["session_id"].origin) == ("request", "request")
     assert (again["max_concurrency"].value, again["max_concurrency"].origin) == (2, "backend")
+
+
+def test_settings_name_every_field_of_the_profile_and_the_backend_and_what_a_request_can_give() -> None:
+    fields = [*Profile.__struct_fields__, *Backend.__struct_fields__]
+    both = set(fields) - {"id"}
+    assert len(both) == len(fields) - 2  # no name means two things
+    request = RunRequest(prompt_id="team/ask", variables={"q": "1"})
+    told = details(prepared(request)).settings
+    assert told.keys() == both | {"profile", "output", "session_id", "credential"}
+    assert base_settings(CATALOG.profiles["fast"], CATALOG.backends["near"]).keys() == both
+
+
+def test_a_value_that_equals_the_default_counts_as_the_default() -> None:
+    usual = Backend(id="b", kind="chat_completions", base_url="http://h")
+    given = {
+        field.name: field.default
+        for field in msgspec.structs.fields(Backend)
+        if not field.required and field.name not in {"base_url", "max_concurrency"}
+    }
+    written_out = Backend(
+        id="c", kind="chat_completions", base_url="http://h", max_concurrency=usual.concurrency, **given
+    )
+    profile = Profile(id="f", backend="b", model="m")
+    assert base_settings(profile, usual) == base_settings(profile, written_out)
+    told = base_settings(profile, usual)
+    assert {name for name, setting in told.items() if setting.origin == "profile"} == {"backend", "model"}
+    assert {name for name, setting in told.items() if setting.origin == "backend"} == {"kind", "base_url"}
+    assert told["max_concurrency"] == Setting(value=8, origin="default")
+
+
+def test_what_none_stands_for_is_shown() -> None:
+    profile = Profile(id="f", backend="e", model="m")
+    plain = base_settings(profile, Backend(id="e", kind="embedded"))
+    options = {"model_path": None, "context_tokens": 4096, "threads": None}
+    assert plain["embedded"] == Setting(value=options, origin="default")
+    assert plain["max_concurrency"] == Setting(value=1, origin="default")
+    own = base_settings(profile, Backend(id="e", kind="embedded", embedded=EmbeddedOptions(threads=2)))
+    assert own["embedded"] == Setting(value={**options, "threads": 2}, origin="backend")
+
+
+def test_settings_of_equal_looking_definitions_are_told_apart() -> None:
+    backend = Backend(id="b", kind="chat_completions", base_url="http://h")
+    for value in (1, True, 1.0):
+        profile = Profile(id="f", backend="b", model="m", extra={"x": value})
+        extra = base_settings(profile, backend)["extra"].value
+        assert repr(extra) == repr({"x": value})
+
+
+@pytest.mark.parametrize(
+    ("credential_env", "given", "setting"),
+    [
+        (None, None, Setting(value=None, origin="default")),
+        ("THE_KEY", None, Setting(value="THE_KEY", origin="backend")),
+        ("THE_KEY", Secret("planted"), Setting(value="given", origin="request")),
+        (None, Secret("planted"), Setting(value="given", origin="request")),
+    ],
+)
+def test_the_credential_is_told_by_its_origin_and_never_itself(
+    credential_env: str | None, given: Secret | None, setting: Setting
+) -> None:
+    catalog = Catalog(
+        backends=[Backend(id="b", kind="chat_completions", base_url="http://h", credential_env=credential_env)],
+        profiles=[Profile(id="f", backend="b", model="m")],
+        prompts=[PromptDefinition(id="p", messages=(MessageTemplate(role="user", content="hi"),), profile="f")],
+    )
+    request = RunRequest(prompt_id="p", credential=given)
+    selection = select(definitions_of(catalog), request).unwrap()
+    told = details(complete(selection, request, {}).unwrap())
+    assert told.settings["credential"] == setting
+    assert b"planted" not in msgspec.json.encode(told)
+
+
+def test_the_contract_is_told_as_it_is_used() -> None:
+    request = RunRequest(prompt_id="team/ask", variables={"q": "1"})
+    told = details(prepared(request))
+    output: JSON = {"kind": "json_schema", "schema": NUMBERS, "name": "team_numbers", "max_repairs": 2}
+    assert told.settings["output"] == Setting(value=output, origin="prompt")
+    assert msgspec.to_builtins(told.output) == output
+    own = RunRequest(prompt_id="team/ask", variables={"q": "1"}, output=OutputContract(kind="json"))
+    assert details(prepared(own)).settings["output"] == Setting(
+        value={"kind": "json", "schema": None, "name": None, "max_repairs": 0}, origin="request"
+    )
+    bare = RunRequest(prompt_id="bare", profile="fast")
+    assert details(prepared(bare)).settings["output"].origin == "default"
+
+
+def test_a_contract_that_cannot_be_used_is_refused_anew_each_time() -> None:
+    bad = OutputContract(kind="json_schema", schema={"type": "nope"})
+    first, second = (refused(prompt_id="bare", profile="fast", output=bad) for _ in range(2))
+    assert first == second
+    assert first is not second

@@ -58,6 +58,11 @@ class Exchange:
         msg = "an Exchange does not change"
         raise AttributeError(msg)
 
+    def __delattr__(self, name: str) -> NoReturn:
+        """Refuse: an exchange does not change."""
+        msg = "an Exchange does not change"
+        raise AttributeError(msg)
+
     def __repr__(self) -> str:
         """Give a constant."""
         return "<promptkit.Exchange>"

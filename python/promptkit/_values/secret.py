@@ -37,6 +37,11 @@ class Secret:
         msg = "a Secret does not change: make a new one"
         raise AttributeError(msg)
 
+    def __delattr__(self, name: str) -> NoReturn:
+        """Refuse: a secret does not change."""
+        msg = "a Secret does not change"
+        raise AttributeError(msg)
+
     def reveal(self) -> str:
         """Give the key itself, for a ModelClient that puts it on the wire."""
         return self._value
