@@ -19,7 +19,8 @@ MAX_DEPTH = 200  # of nested containers; deeper JSON is refused before it can ex
 class FrozenDict(dict[K, V]):
     """A dict that refuses every change, so that msgspec and json encode it like any other.
 
-    A mapping proxy would do for reading, but no encoder takes one.
+    A mapping proxy would do for reading, but no encoder takes one. What goes around a class on purpose, such as
+    ``dict.__setitem__(value, ...)`` or ``msgspec.structs.force_setattr``, is not withstood, here or anywhere else.
     """
 
     __slots__ = ()

@@ -38,8 +38,12 @@ class PreparedRun(msgspec.Struct, frozen=True, kw_only=True):
     """What a run would send, and under which settings. Built by ``prepare``, never by ``run``.
 
     ``messages`` are the effective messages: captured history, the prompt's rendered messages, the appended ones.
-    Hashes are "sha256:" and 64 hexadecimal digits. ``rendered_hash`` covers the effective messages, then the session
-    id: it is the SHA-256 of ``msgspec.json.encode(["promptkit/rendered/1", messages, session_id])``.
+    ``output`` is the contract with its schema resolved. Hashes are "sha256:" and 64 hexadecimal digits;
+    docs/reference/hashes.md says what each one covers, and how to recompute it.
+
+    ``settings`` has every field of the profile and of its backend by its name, and ``profile``, ``output``,
+    ``session_id`` and ``credential``. The credential is told by its origin alone: the value is the name of the
+    environment variable (origin "backend"), "given" (origin "request"), or None.
     """
 
     prompt_id: str
