@@ -30,7 +30,7 @@ class Given(NamedTuple):
 
 
 def settings(selection: Selection, given: Given, session_id: str | None) -> FrozenDict[str, Setting]:
-    """Name every resolved value of a run with its origin. A value that equals the default counts as the default.
+    """Name every resolved value of a run with its origin.
 
     The credential is told by its origin alone: the value is the name of the environment variable, or "given".
     """

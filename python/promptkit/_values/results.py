@@ -28,7 +28,10 @@ Origin = Literal["request", "prompt", "profile", "backend", "default"]
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """A resolved value, and where it came from. A value that equals the default counts as "default"."""
+    """A resolved value, and where it came from.
+
+    A definition's value that equals the default counts as "default"; what the request gave is always "request".
+    """
 
     value: JSON
     origin: Origin
