@@ -104,6 +104,8 @@ class Catalog:
                 backends=FrozenDict({**left.backends, **right.backends}),
                 schemas=FrozenDict({**left.schemas, **right.schemas}),
                 inputs_folders=tuple(dict.fromkeys((*left.inputs_folders, *right.inputs_folders))),
+                fragments=FrozenDict({**left.fragments, **right.fragments}),
+                sources=FrozenDict({**left.sources, **right.sources}),
             )
         )
 

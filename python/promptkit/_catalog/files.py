@@ -232,5 +232,6 @@ def assemble(
         backends=FrozenDict(root.backends),
         schemas=FrozenDict(schemas),
         inputs_folders=(inputs_folder,),
+        sources=FrozenDict({identifier: files[f"prompts.{identifier}"] for identifier in prompts}),
     )
     return definitions, inconsistencies(definitions, files, root.unread._replace(schemas=unread_schemas))
