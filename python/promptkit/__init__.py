@@ -18,6 +18,7 @@ from promptkit._values.definitions import (
     PromptDefinition,
     RetryPolicy,
 )
+from promptkit._values.details import BackendDetails, ProfileDetails, PromptDetails
 from promptkit._values.events import (
     AttemptFinished,
     ExecutionEvent,
@@ -81,6 +82,7 @@ __all__ = [
     "AttemptTimeoutError",
     "AuthenticationError",
     "Backend",
+    "BackendDetails",
     "BackendStatusError",
     "CacheControl",
     "CapacityError",
@@ -129,7 +131,9 @@ __all__ = [
     "PreparedExecutionError",
     "PreparedRun",
     "Profile",
+    "ProfileDetails",
     "PromptDefinition",
+    "PromptDetails",
     "PromptKitError",
     "QuotaError",
     "RateLimitError",

@@ -16,7 +16,10 @@ from promptkit._effects.raising import or_raise
 from promptkit._effects.run import RunDriver
 from promptkit._effects.shared import Shared
 from promptkit._load_catalog import Catalog, definitions_of
+from promptkit._prepare.inspection import backend_details, profile_details, prompt_details
 from promptkit._prepare.pipeline import Prepared, details
+from promptkit._prepare.views import below, qualified
+from promptkit._values.definitions import namespace_problem
 from promptkit._values.requests import RunRequest
 from promptkit._values.turns import CoordinateRequest
 from promptkit.errors import InvalidRequestError
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     import httpx
 
     from promptkit._effects.shared import LoopState
+    from promptkit._values.details import BackendDetails, ProfileDetails, PromptDetails
     from promptkit._values.generation import InputReader, ModelClient
     from promptkit._values.results import PreparedRun, RunResult
 
@@ -42,9 +46,13 @@ class Engine:
     ``client`` replaces the built-in client of every backend; ``http_client`` is an httpx.AsyncClient that the caller
     owns, instead of promptkit's own. ``inputs`` is the folder of file inputs (None: that of the loaded catalog, else no
     files are read), ``input_reader`` replaces reading from it, ``max_input_bytes`` (1 or more) bounds each input.
+
+    ``scoped`` gives a view: an engine whose ids are resolved below a namespace. An engine and its views are one:
+    one capacity, one set of clients, one event loop, one owner of prepared executions.
     """
 
-    __slots__ = ("__weakref__", "_shared")
+    __slots__ = ("__weakref__", "_namespace", "_shared")
+    _namespace: str  # of a view; empty for the engine itself
 
     def __init__(
         self,
@@ -74,6 +82,7 @@ class Engine:
         _expect_bound(max_input_bytes)
         definitions = definitions_of(catalog)
         folders = definitions.inputs_folders if inputs is None else (_readable_path(inputs),)
+        self._namespace = ""
         self._shared = Shared(
             definitions,
             client=client,
@@ -95,13 +104,64 @@ class Engine:
     async def aclose(self) -> None:
         """Refuse new runs, wait for those that were admitted, then close what the engine made.
 
-        A cancellation while it waits closes nothing, so that those runs go on: call it again.
+        A cancellation while it waits closes nothing, so that those runs go on: call it again. On a view it does
+        nothing.
         """
-        await self._shared.aclose()
+        if not self._namespace:
+            await self._shared.aclose()
+
+    def scoped(self, namespace: str) -> Engine:
+        """Give a view of this engine: below ``namespace`` are the ids of what is asked of it.
+
+        These are the ``prompt_id``, ``profile`` and schema id (``output.schema``) of a request, those of ``coordinate``
+        too, and the ids of the ``inspect_`` functions. ``engine.scoped("team")`` runs the prompt "team/ask" as "ask",
+        and reaches nothing outside "team/". All else is absolute: references inside definitions are those of the
+        catalog, and results, events, errors and details have full ids. Hashes and captured history do not depend on
+        the view. Views nest. Closing a view does nothing: close the engine.
+
+        Raises InvalidRequestError for what is not a namespace: names separated by single slashes, such as "team" or
+        "team/research". There need be nothing below it.
+        """
+        if not isinstance(namespace, str):
+            msg = f"scoped: Expected a namespace such as 'team', got `{type(namespace).__name__}`"
+            raise InvalidRequestError(msg)
+        problem = namespace_problem(namespace)
+        if problem is not None:
+            msg = f"scoped: {problem}, such as 'team' or 'team/research'"
+            raise InvalidRequestError(msg)
+        view = object.__new__(Engine)
+        view._shared = self._shared
+        view._namespace = below(self._namespace, str.__str__(namespace))
+        return view
+
+    def inspect_prompt(self, prompt_id: str) -> PromptDetails:
+        """Show a prompt as it is defined: the source of its templates, its contract, its hash, its file.
+
+        Raises UnknownPromptError, with a near miss.
+        """
+        full_id = self._full_id(prompt_id, "inspect_prompt")
+        return or_raise(prompt_details(self._shared.definitions, full_id, self._namespace))
+
+    def inspect_profile(self, profile_id: str) -> ProfileDetails:
+        """Show a profile, with each setting of it and of its backend, and where that comes from.
+
+        Raises UnknownProfileError, with a near miss.
+        """
+        full_id = self._full_id(profile_id, "inspect_profile")
+        return or_raise(profile_details(self._shared.definitions, full_id, self._namespace))
+
+    def inspect_backend(self, backend_id: str) -> BackendDetails:
+        """Show how a backend is configured and how busy it is now. Any thread may ask.
+
+        Raises UnknownBackendError, with a near miss.
+        """
+        full_id = self._full_id(backend_id, "inspect_backend")
+        counts = self._shared.counts(full_id)
+        return or_raise(backend_details(self._shared.definitions, full_id, counts, self._namespace))
 
     async def validate_request(self, request: RunRequest) -> None:
         """Prepare a request and forget it. Raises what ``prepare`` raises; calls no model."""
-        await self._prepared(request)
+        await self._prepared(self._qualified(request))
 
     async def prepare(self, request: RunRequest) -> PreparedRun:
         """Show exactly what ``run`` would send. Calls no model, takes no capacity, emits no event.
@@ -109,7 +169,7 @@ class Engine:
         Raises InvalidRequestError or a subclass of it: an unknown id, a value that is missing, an input that cannot be
         read.
         """
-        return details(await self._prepared(request))
+        return details(await self._prepared(self._qualified(request)))
 
     async def prepare_execution(self, request: RunRequest) -> PreparedExecution:
         """Fix everything that a run needs, to run it later with ``run_prepared``.
@@ -117,9 +177,10 @@ class Engine:
         The key is fixed too, where it comes from the environment. Costs no more with a longer history. Raises what
         ``prepare`` raises, and CredentialError.
         """
-        prepared = await self._prepared(request)
-        credential = or_raise(resolve_credential(prepared.selection.backend, request.credential))
-        return execution_of(Payload(self._shared, prepared, request, credential))
+        full = self._qualified(request)
+        prepared = await self._prepared(full)
+        credential = or_raise(resolve_credential(prepared.selection.backend, full.credential))
+        return execution_of(Payload(self._shared, prepared, full, credential))
 
     async def run(self, request: RunRequest) -> RunResult:
         """Run a request. An output that breaks its contract after all repairs is a result, not an error.
@@ -128,16 +189,16 @@ class Engine:
         backend admits no more, and GenerationError for what the backend did. A cancellation leaves as itself, and never
         loses a reply that has arrived.
         """
-        _expect(request)
+        full = self._qualified(request)
         try:
             with self._shared.entered() as loop:
-                return await RunDriver(self._shared, loop, request).drive()
+                return await RunDriver(self._shared, loop, full, self._namespace).drive()
         except BaseException as error:
             forget_locals(error)
             raise
 
     async def run_prepared(self, execution: PreparedExecution) -> RunResult:
-        """Run what ``prepare_execution`` of this engine prepared.
+        """Run what ``prepare_execution`` of this engine, or of a view of it, prepared.
 
         Raises PreparedExecutionError when it has run, was discarded, or belongs to another engine, and what ``run``
         raises.
@@ -162,21 +223,31 @@ class Engine:
             raise InvalidRequestError(msg)
         return Coordination(request, self.run)
 
-    async def _prepared(self, request: RunRequest) -> Prepared:
-        _expect(request)
-        return or_raise(await prepare(self._shared, request))
+    async def _prepared(self, full: RunRequest) -> Prepared:
+        return or_raise(await prepare(self._shared, full, self._namespace))
+
+    def _qualified(self, request: RunRequest) -> RunRequest:
+        """Give the request with full ids: from here on, nothing depends on the view but what an error suggests."""
+        if not isinstance(request, RunRequest):
+            msg = f"Expected a RunRequest, got `{type(request).__name__}`"
+            raise InvalidRequestError(msg)
+        return qualified(request, self._namespace)
+
+    def _full_id(self, identifier: str, function: str) -> str:
+        if not isinstance(identifier, str):
+            msg = f"{function}: Expected an id, got `{type(identifier).__name__}`"
+            raise InvalidRequestError(msg)
+        return below(self._namespace, str.__str__(identifier))
+
+    def __repr__(self) -> str:
+        """Give a constant."""
+        return "<promptkit.Engine>"
 
 
 async def _run_claimed(shared: Shared, loop: LoopState, payload: Payload) -> RunResult:
     # In a frame of its own, so that it ends before the error of a run that fails leaves.
     driver = RunDriver(shared, loop, payload.request)
     return await driver.drive(payload.prepared, payload.credential)
-
-
-def _expect(request: object) -> None:
-    if not isinstance(request, RunRequest):
-        msg = f"Expected a RunRequest, got `{type(request).__name__}`"
-        raise InvalidRequestError(msg)
 
 
 def _readable_path(given: str | PathLike[str]) -> str:

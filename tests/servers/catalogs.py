@@ -47,3 +47,40 @@ def small_catalog(base_url: str = "http://127.0.0.1:1/v1", *, max_repairs: int =
         ],
         schemas={"number": NUMBER},
     )
+
+
+def team_catalog(base_url: str = "http://127.0.0.1:1/v1", **backend: Any) -> Catalog:
+    """Give a catalog with the same names at the top, in "team/" and in "team/research/", each saying something else.
+
+    References inside the definitions lead out of their namespace, where there is something of that name below too.
+    """
+    settings: dict[str, Any] = {"retry": RetryPolicy(base_delay=0.0, max_delay=0.0), **backend}
+    places = ("", "team/", "team/research/")
+    prompts = [
+        prompt
+        for place in places
+        for prompt in (
+            PromptDefinition(
+                id=f"{place}ask",
+                messages=(MessageTemplate(role="user", content=f"{place}: {{{{ question }}}}"),),
+                variables=("question",),
+                profile="warm",
+            ),
+            PromptDefinition(
+                id=f"{place}number",
+                messages=(MessageTemplate(role="user", content=f"A number for {place}{{{{ question }}}}"),),
+                variables=("question",),
+                profile="warm",
+                output=OutputContract(kind="json_schema", schema="number"),
+            ),
+            PromptDefinition(id=f"{place}bare", messages=(MessageTemplate(role="user", content=f"{place} hi"),)),
+        )
+    ]
+    return Catalog(
+        backends=[
+            Backend(id=f"{place}server", kind="chat_completions", base_url=base_url, **settings) for place in places
+        ],
+        profiles=[Profile(id=f"{place}warm", backend=f"{place}server", model=f"{place}model") for place in places],
+        prompts=prompts,
+        schemas={f"{place}number": {"type": "object", "required": ["a"], "description": place} for place in places},
+    )

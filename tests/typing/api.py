@@ -1,11 +1,13 @@
 """What a type checker must see of the public API. Checked by basedpyright strict and mypy strict; never run."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import assert_type
 
 import promptkit
 from promptkit import (
     Backend,
+    BackendDetails,
     Catalog,
     ConversationTurn,
     CoordinateRequest,
@@ -25,10 +27,13 @@ from promptkit import (
     PreparedExecution,
     PreparedRun,
     Profile,
+    ProfileDetails,
     PromptDefinition,
+    PromptDetails,
     RunRequest,
     RunResult,
     Secret,
+    Setting,
     TokenCount,
     load_catalog,
 )
@@ -107,6 +112,19 @@ async def converse(catalog: Catalog) -> None:
         assert_type(await second.run(), CoordinationResult)
         assert_type(first.result.outcome == "stopped", bool)
     assert_type(group.snapshot(), ExecutionGroupSummary)
+
+
+async def look(engine: Engine, request: RunRequest) -> None:
+    """Narrow and inspect."""
+    async with engine.scoped("team").scoped("research") as view:
+        assert_type(view, Engine)
+        assert_type(await view.run(request), RunResult)
+        assert_type(view.inspect_prompt("q"), PromptDetails)
+        assert_type(view.inspect_prompt("q").fragments, Mapping[str, str])
+        assert_type(view.inspect_profile("p"), ProfileDetails)
+        assert_type(view.inspect_profile("p").settings, Mapping[str, Setting])
+        assert_type(view.inspect_backend("b"), BackendDetails)
+        assert_type(view.inspect_backend("b").running, int)
 
 
 def observe(event: ExecutionEvent) -> str:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from promptkit.errors import InvalidRequestError
 
 
-async def prepare(shared: Shared, request: RunRequest) -> Result[Prepared, InvalidRequestError]:
+async def prepare(shared: Shared, request: RunRequest, namespace: str = "") -> Result[Prepared, InvalidRequestError]:
     """Prepare a request: the same way for ``prepare``, ``validate_request``, ``prepare_execution`` and ``run``."""
-    selection = select(shared.definitions, request)
+    selection = select(shared.definitions, request, namespace)
     if isinstance(selection, Failure):
         return selection
     return await prepare_selected(shared, request, selection.unwrap())

@@ -78,8 +78,9 @@ class Answer(NamedTuple):
 class RunDriver:
     """One run, from its first event to its last."""
 
-    def __init__(self, shared: Shared, loop: LoopState, request: RunRequest) -> None:
+    def __init__(self, shared: Shared, loop: LoopState, request: RunRequest, namespace: str = "") -> None:
         self._shared = shared
+        self._namespace = namespace
         self._loop = loop
         self._request = request
         self._surroundings = shared.surroundings
@@ -122,7 +123,7 @@ class RunDriver:
         return result
 
     async def _prepare(self) -> Prepared:
-        self._selection = or_raise(select(self._shared.definitions, self._request))
+        self._selection = or_raise(select(self._shared.definitions, self._request, self._namespace))
         return or_raise(await prepare_selected(self._shared, self._request, self._selection))
 
     async def _admitted(self, prepared: Prepared, credential: Secret | None) -> Answer:

@@ -56,7 +56,7 @@ class LoopState:
 
 
 class Shared:
-    """One per engine."""
+    """One per engine, of which its views have a part."""
 
     def __init__(
         self,
@@ -101,6 +101,15 @@ class Shared:
             yield state
         finally:
             state.leave()
+
+    def counts(self, backend_id: str) -> tuple[int, int]:
+        """Say how many attempts of a backend are in flight, and how many other runs are admitted. From any thread."""
+        state = self._state
+        gate = None if state is None or has_ended(state.loop) else state.gates.get(backend_id)
+        if gate is None:
+            return 0, 0
+        now = gate.state  # one value, so that the two belong together
+        return now.running, now.waiting
 
     def client_for(self, state: LoopState, backend: Backend) -> ModelClient:
         """Give the client for a backend: the caller's own, or the built-in one of its kind."""

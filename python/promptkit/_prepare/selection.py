@@ -5,13 +5,14 @@ A continuation inherits nothing from the run that it continues: selection never 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from returns.result import Failure, Result, Success
 
 from promptkit._prepare.contract import Contract, contract_of
 from promptkit._prepare.plan import NOTHING, Plan, plan_of
+from promptkit._prepare.views import choices, unknown
 from promptkit._values.definitions import Backend, Profile
 from promptkit.errors import (
     InvalidRequestError,
@@ -19,8 +20,6 @@ from promptkit.errors import (
     UnknownProfileError,
     UnknownPromptError,
     UnknownSchemaError,
-    listed,
-    near,
 )
 
 if TYPE_CHECKING:
@@ -38,13 +37,16 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     contract: Contract
 
 
-def select(definitions: Definitions, request: RunRequest) -> Result[Selection, InvalidRequestError]:
-    """Resolve the ids of a request."""
+def select(
+    definitions: Definitions, request: RunRequest, namespace: str = ""
+) -> Result[Selection, InvalidRequestError]:
+    """Resolve the ids of a request, which are full. ``namespace`` is that of the view that the request was given to."""
     prompt = definitions.prompts.get(request.prompt_id)
     if prompt is None:
-        return Failure(UnknownPromptError(_unknown("prompt", request.prompt_id, definitions.prompts)))
-    profile = _profile(definitions, prompt.profile if request.profile is None else request.profile, prompt.id)
-    contract = _contract(definitions, request.output or prompt.output)
+        return Failure(UnknownPromptError(unknown("prompt", request.prompt_id, definitions.prompts, namespace)))
+    name = prompt.profile if request.profile is None else request.profile
+    profile = _profile(definitions, name, prompt.id, namespace)
+    contract = resolved_contract(definitions, request.output or prompt.output, namespace)
     plan = plan_of(prompt, definitions.schemas, definitions.fragments.get(prompt.id, NOTHING))
     return Result.do(
         Selection(plan=plan, profile=chosen, backend=definitions.backends[chosen.backend], contract=agreed)
@@ -53,26 +55,25 @@ def select(definitions: Definitions, request: RunRequest) -> Result[Selection, I
     )
 
 
-def _profile(definitions: Definitions, name: str | None, prompt_id: str) -> Result[Profile, InvalidRequestError]:
+def _profile(
+    definitions: Definitions, name: str | None, prompt_id: str, namespace: str
+) -> Result[Profile, InvalidRequestError]:
     if name is None:
         message = f"prompt {prompt_id!r} names no profile: give RunRequest(profile=...) or set profile in the prompt"
-        return Failure(MissingProfileError(f"{message}; the profiles are: {listed(definitions.profiles)}"))
+        return Failure(MissingProfileError(f"{message}; {choices('profile', definitions.profiles, namespace)}"))
     profile = definitions.profiles.get(name)
     if profile is None:
-        return Failure(UnknownProfileError(_unknown("profile", name, definitions.profiles)))
+        return Failure(UnknownProfileError(unknown("profile", name, definitions.profiles, namespace)))
     return Success(profile)
 
 
-def _contract(definitions: Definitions, output: OutputContract) -> Result[Contract, InvalidRequestError]:
+def resolved_contract(
+    definitions: Definitions, output: OutputContract, namespace: str = ""
+) -> Result[Contract, InvalidRequestError]:
+    """Put the schema in place of its id, and compile it."""
     if isinstance(output.schema, str) and output.schema not in definitions.schemas:
-        return Failure(UnknownSchemaError(_unknown("schema", output.schema, definitions.schemas)))
+        return Failure(UnknownSchemaError(unknown("schema", output.schema, definitions.schemas, namespace)))
     agreed = contract_of(output, definitions.schemas)
     if isinstance(agreed, Failure):
         return Failure(InvalidRequestError(f"the output contract's schema is not usable: {agreed.failure()}"))
     return Success(agreed.unwrap())
-
-
-def _unknown(kind: str, name: str, known: Any) -> str:
-    suggestion = near(name, known)
-    hint = f"did you mean {suggestion!r}? " if suggestion else ""
-    return f"there is no {kind} {name!r}: {hint}the {kind}s are: {listed(known)}"

@@ -282,6 +282,11 @@ def _id_problems(identifier: str) -> Iterator[tuple[str, str]]:
         yield "id", f"{identifier!r} has control characters or whitespace around it"
 
 
+def namespace_problem(namespace: str) -> str | None:
+    """Say why a text cannot be the namespace of a view, or None: it is the beginning of an id."""
+    return next((sentence.replace("an id", "a namespace") for _, sentence in _id_problems(namespace)), None)
+
+
 def _url_problems(url: str | None) -> Iterator[tuple[str, str]]:
     if url is None:
         yield "base_url", "is missing: the address below which chat/completions is, such as http://localhost:8080/v1"

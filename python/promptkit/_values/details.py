@@ -1,0 +1,77 @@
+"""What inspection shows: detached, encodable, and never a secret."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from promptkit._values.contracts import OutputContract
+from promptkit._values.definitions import EmbeddedOptions, MessageTemplate, RetryPolicy
+from promptkit._values.results import Setting
+
+
+class PromptDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """A prompt as it is defined, nothing rendered. Built by ``Engine.inspect_prompt``.
+
+    ``messages`` and ``session`` have the source of the templates; ``variables`` and ``inputs`` are the names that the
+    templates use. ``profile`` is the profile used when a request names none (None: each request has to name one).
+    ``output`` is the contract with its schema in place of the schema's id. ``fragments`` are the texts that the
+    templates include, by name. ``definition_hash`` is "sha256:" and 64 hexadecimal digits, the same as that of every
+    run of the prompt. ``source`` is the prompt's file, relative to the catalog's folder, with "/"; None for a prompt
+    made in Python.
+    """
+
+    id: str
+    description: str | None
+    messages: tuple[MessageTemplate, ...]
+    variables: tuple[str, ...]
+    inputs: tuple[str, ...]
+    profile: str | None
+    session: str | None
+    output: OutputContract
+    fragments: Mapping[str, str]
+    definition_hash: str
+    source: str | None
+
+
+class ProfileDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """A profile with all that it decides. Built by ``Engine.inspect_profile``.
+
+    ``settings`` has every setting of the profile and of its backend, the defaults resolved, and where each comes from:
+    the profile, the backend, or the default. A value that equals the default counts as the default.
+    """
+
+    id: str
+    backend: str
+    model: str
+    settings: Mapping[str, Setting]
+
+
+class BackendDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """A backend as it is configured, and how busy it is. Built by ``Engine.inspect_backend``.
+
+    The fields are those of Backend; times are in seconds. ``max_concurrency`` has its default resolved.
+    ``credential_env`` is the name of an environment variable, never its value. ``running`` attempts are in flight at
+    this moment, and ``waiting`` other runs are admitted: queued, between two attempts, or about to begin. They count
+    what goes through this engine and its views, and are 0 while nothing runs.
+    """
+
+    id: str
+    kind: Literal["chat_completions", "embedded"]
+    base_url: str | None
+    credential_env: str | None
+    max_concurrency: int
+    max_waiting: int
+    connect_timeout: float
+    attempt_timeout: float
+    retry: RetryPolicy
+    headers: Mapping[str, str]
+    trust_env: bool
+    session_parameter: str | None
+    token_limit_parameter: Literal["max_tokens", "max_completion_tokens"]
+    cache_markers: Literal["cache_control", "prompt_cache_breakpoint", "omit"]
+    embedded: EmbeddedOptions | None
+    running: int
+    waiting: int
