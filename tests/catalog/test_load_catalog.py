@@ -257,7 +257,7 @@ FAULTS: dict[str, tuple[dict[str, str | bytes], str | None, int | None, str | No
         "schemas/s.json",
         None,
         "schemas.s",
-        "disabled",
+        "nothing is fetched",
         None,
     ),
     "reference to a file": (

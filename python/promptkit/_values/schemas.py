@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from typing import Any, NamedTuple
 
 import msgspec
 from returns.result import Failure, Result, Success
 
 from promptkit._values.json import pointer
+from promptkit._values.references import Document, Reference, survey
 from promptkit._values.results import Violation
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+DRAFTS = (
+    "",  # stands for draft 2020-12
+    "https://json-schema.org/draft/2020-12/schema",
+    "https://json-schema.org/draft/2019-09/schema",
+    "http://json-schema.org/draft-07/schema",
+    "http://json-schema.org/draft-06/schema",
+    "http://json-schema.org/draft-04/schema",
+)
 MOST_VIOLATIONS = 20  # of one output; more help neither a reader nor a model that repairs
+
+
+class SchemaFault(NamedTuple):
+    """Why a schema cannot be used. ``pointer`` is a JSON Pointer into the schema; empty: its root, or unknown."""
+
+    message: str
+    pointer: str = ""
+
+    def __str__(self) -> str:
+        return f"at {self.pointer}: {self.message}" if self.pointer else self.message
 
 
 class CompiledSchema:
@@ -41,82 +56,61 @@ class CompiledSchema:
         return tuple(found)
 
 
-def compile_schema(schema: Any) -> Result[CompiledSchema, str]:
-    """Compile a schema of draft 2020-12, or of the draft that it names. The failure says why it is not one."""
+def compile_schema(schema: Any) -> Result[CompiledSchema, SchemaFault]:
+    """Compile a schema of draft 2020-12, or of the draft that it names. The failure says why it is not one, and where.
+
+    Nothing is fetched: a reference leads into the schema itself, or to a meta-schema of JSON Schema.
+    """
     if not isinstance(schema, dict | bool):
-        return Failure("it is neither an object nor true or false")
-    return _compiled(msgspec.json.encode(schema))
+        return Failure(SchemaFault("it is neither an object nor true or false"))
+    try:
+        text = msgspec.json.encode(schema)
+    except RecursionError:
+        return Failure(SchemaFault("it is nested too deeply"))
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        return Failure(SchemaFault(f"it is not JSON: {error}"))
+    return _compiled(text)
 
 
 @lru_cache(maxsize=1024)
-def _compiled(text: bytes) -> Result[CompiledSchema, str]:
+def _compiled(text: bytes) -> Result[CompiledSchema, SchemaFault]:
     from jsonschema_rs import ReferencingError, validator_for
 
     schema = msgspec.json.decode(text)
+    document = Document(schema) if isinstance(schema, dict) else None
+    loop, maze = survey(document) if document is not None else (None, False)
+    if maze:
+        return Failure(SchemaFault("its dynamic references are a maze: they mean too many different things"))
     try:
         validator = validator_for(schema, offline=True, mask="the value", validate_formats=False)
     except (ValueError, TypeError, ReferencingError) as error:
-        place = pointer(getattr(error, "instance_path", ()))
-        sentence = str(getattr(error, "message", error)).split("\n", 1)[0][:300]
-        return Failure(f"at {place}: {sentence}" if place else sentence)
-    loop = _endless(schema)
-    return Success(CompiledSchema(validator)) if loop is None else Failure(loop)
+        return Failure(_refusal(error, document))
+    fault = None if document is None else _reference_fault(document, loop)
+    return Success(CompiledSchema(validator)) if fault is None else Failure(fault)
 
 
-def _endless(schema: Any) -> str | None:
-    """Find a reference that comes back to itself without going into the value: it says nothing, or recurses."""
-    done: set[int] = set()
-    for start in _references(schema):
-        path: dict[int, Any] = {}
-        left = [(start, False)]
-        while left:
-            node, after = left.pop()
-            if after:
-                del path[id(node)]
-                done.add(id(node))
-            elif id(node) in path:
-                return f"the reference {node['$ref']!r} never ends" if "$ref" in node else "a reference never ends"
-            elif id(node) not in done:
-                path[id(node)] = node
-                left.append((node, True))
-                left.extend((applied, False) for applied in _applied(node, schema))
+def _refusal(error: Exception, document: Document | None) -> SchemaFault:
+    place = pointer(getattr(error, "instance_path", ()))
+    if document is not None and not place:
+        if document.named not in DRAFTS:
+            return SchemaFault(f"$schema names no known draft: {', '.join(DRAFTS[1:])}", "/$schema")
+        fault = _reference_fault(document, None)
+        if fault is not None:
+            return fault
+    return SchemaFault(str(getattr(error, "message", error)).split("\n", 1)[0][:300], place)
+
+
+def _reference_fault(document: Document, loop: Reference | None) -> SchemaFault | None:
+    """Judge what the validator lets through: a reference that is not used, or that says nothing."""
+    lost = document.dangling()
+    if lost is not None:
+        message = f"the reference {_short(lost.text)} leads to nothing in this schema, and nothing is fetched"
+        return SchemaFault(f"{message}: put what it means into $defs, and refer to it there", lost.pointer)
+    if loop is not None:
+        message = f"the reference {_short(loop.text)} never ends: it comes back to itself without going into the value"
+        return SchemaFault(message, loop.pointer)
     return None
 
 
-def _references(schema: Any) -> Iterator[Any]:
-    left = [schema]
-    while left:
-        node = left.pop()
-        if isinstance(node, dict):
-            if isinstance(node.get("$ref"), str):
-                yield node
-            left.extend(node.values())
-        elif isinstance(node, list):
-            left.extend(node)
-
-
-def _applied(node: Any, root: Any) -> list[Any]:
-    """Give the schemas that apply to the same value as this one."""
-    found = [node[key] for key in ("not", "if", "then", "else") if key in node]
-    for key in ("allOf", "anyOf", "oneOf"):
-        found.extend(node[key] if isinstance(node.get(key), list) else ())
-    dependent = node.get("dependentSchemas")
-    found.extend(dependent.values() if isinstance(dependent, dict) else ())
-    found.append(_target(node.get("$ref"), root))
-    return [schema for schema in found if isinstance(schema, dict)]
-
-
-def _target(reference: Any, root: Any) -> Any:
-    """Follow a reference to a place in the same document; others are not followed."""
-    if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
-        return None
-    node = root
-    for step in unquote(reference).split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(node, dict):
-            node = node.get(name)
-        elif isinstance(node, list) and name.isdecimal() and int(name) < len(node):
-            node = node[int(name)]
-        else:
-            return None
-    return node
+def _short(reference: str) -> str:
+    return repr(reference if len(reference) <= 100 else reference[:99] + "…")

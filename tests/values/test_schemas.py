@@ -1,0 +1,400 @@
+"""JSON Schemas as values: what they mean, what makes one unusable, and where its fault is."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from returns.pipeline import is_successful
+
+from promptkit._values.frozen import UnfitError, frozen_json
+from promptkit._values.schemas import MOST_VIOLATIONS, compile_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "http://127.0.0.1:1/x.json"},
+        {"$ref": "https://example.com/x.json"},
+        {"$ref": "file:///etc/passwd"},
+        {"$ref": "other.json"},
+        {"$ref": "#/$defs/missing"},
+        {"$schema": "http://example.com/draft"},
+        {"type": "nope"},
+        {"pattern": "("},
+        {"$ref": 5},
+        {"properties": []},
+        "x",
+        '{"type": "integer"}',
+        5,
+        [],
+        None,
+    ],
+)
+def test_an_unusable_schema_fails_with_a_reason_and_nothing_is_fetched(
+    schema: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        msg = "a schema was fetched"
+        raise AssertionError(msg)
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    compiled = compile_schema(schema)
+    assert not is_successful(compiled)
+    assert 0 < len(str(compiled.failure())) < 500
+
+
+def test_the_place_of_what_is_wrong_in_a_schema_is_named() -> None:
+    fault = compile_schema({"properties": {"a/b": {"type": "nope"}}}).failure()
+    assert fault.pointer == "/properties/a~1b/type"
+    assert str(fault) == f"at {fault.pointer}: {fault.message}"
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointer", "sentence"),
+    [
+        ({"items": {"$ref": "other.json"}}, "/items/$ref", "'other.json' leads to nothing in this schema"),
+        ({"$defs": {"a": {"$ref": "#nope"}}}, "/$defs/a/$ref", "'#nope' leads to nothing"),
+        ({"properties": {"a": {"$dynamicRef": "#nope"}}}, "/properties/a/$dynamicRef", "'#nope' leads to nothing"),
+        ({"$schema": "http://json-schema.org/draft-03/schema#"}, "/$schema", "names no known draft"),
+        ({"properties": {"p": {"pattern": "("}}}, "/properties/p/pattern", "regex"),
+        ({"x": {"y": {"$ref": "#/x/y"}}, "anyOf": [{"$ref": "#/x/y"}]}, "/x/y/$ref", "'#/x/y' never ends"),
+        ({"allOf": [{"$ref": "#"}]}, "/allOf/0/$ref", "'#' never ends"),
+    ],
+)
+def test_a_fault_of_a_reference_names_the_place_of_that_reference(schema: Any, pointer: str, sentence: str) -> None:
+    fault = compile_schema(schema).failure()
+    assert fault.pointer == pointer
+    assert sentence in fault.message
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#"},
+        {"allOf": [{"$ref": "#"}]},
+        {"anyOf": [{"type": "integer"}, {"$ref": "#"}]},
+        {"not": {"$ref": "#"}},
+        {"if": {"$ref": "#"}, "then": False},
+        {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"},
+        {"$defs": {"a": {"oneOf": [{"$ref": "#/$defs/b"}]}, "b": {"$ref": "#/$defs/a"}}},
+        {"$schema": "http://json-schema.org/draft-07/schema#", "$ref": "#"},
+        {"$defs": {f"d{n}": {"$ref": f"#/$defs/d{(n + 1) % 3000}"} for n in range(3000)}},
+    ],
+)
+def test_an_endless_reference_is_found(schema: Any) -> None:
+    assert "never ends" in compile_schema(schema).failure().message
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        (
+            {
+                "$defs": {"t": {"type": "object", "properties": {"c": {"items": {"$ref": "#/$defs/t"}}}}},
+                "$ref": "#/$defs/t",
+            },
+            {"c": [{"c": [{"c": []}]}]},
+            {"c": [{"c": [5]}]},
+        ),
+        ({"properties": {"next": {"$ref": "#"}}, "type": "object"}, {"next": {"next": {}}}, {"next": {"next": 1}}),
+        (
+            {
+                "$schema": "http://json-schema.org/draft-07/schema#",
+                "$ref": "#/definitions/Foo",
+                "definitions": {"Foo": {"type": "object", "required": ["a"]}},
+            },
+            {"a": 1},
+            {},
+        ),
+        ({"$defs": {"k": {"$anchor": "k", "type": "integer"}}, "anyOf": [{"$ref": "#k"}]}, 1, "x"),
+        ({"$defs": {"a/b": {"type": "integer"}}, "$ref": "#/$defs/a~1b"}, 1, "x"),
+        ({"$id": "http://x/y", "$defs": {"a": {"type": "integer"}}, "$ref": "http://x/y#/$defs/a"}, 1, "x"),
+        ({"additionalProperties": {}, "type": "object"}, {"extra": 1}, []),
+        ({"type": "integer"}, 1.0, True),
+        ({"type": "integer"}, 2**200, 1.5),
+        ({"enum": ["a", None]}, None, False),
+        ({"enum": [1]}, 1, True),
+        ({"const": 2**70}, 2**70, 2**70 + 1),
+        ({"minimum": 2**70}, 2**70, 2**70 - 1),
+        ({"const": {"$ref": "#"}}, {"$ref": "#"}, {}),
+        (True, "anything", None),
+        ({"uniqueItems": True}, [1, True], [1, 1.0]),
+    ],
+)
+def test_schemas_mean_what_json_schema_says(schema: Any, good: Any, bad: Any) -> None:
+    compiled = compile_schema(schema).unwrap()
+    assert compiled.violations(good) == ()
+    assert bad is None or compiled.violations(bad)
+
+
+MARK = "CONTENT-MARK"
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "pointer"),
+    [
+        ({"type": "integer"}, MARK, ""),
+        ({"properties": {"a/b~c": {"type": "integer"}}}, {"a/b~c": MARK}, "/a~1b~0c"),
+        ({"properties": {"a": {"items": {"enum": ["x"]}}}}, {"a": ["x", MARK]}, "/a/1"),
+        ({"const": 1}, MARK, ""),
+        ({"pattern": "^x"}, MARK, ""),
+        ({"maxLength": 2}, MARK, ""),
+        ({"anyOf": [{"type": "integer"}]}, MARK, ""),
+        ({"oneOf": [{}, {}]}, MARK, ""),
+        ({"not": {}}, MARK, ""),
+        ({"uniqueItems": True}, [MARK, MARK], ""),
+        ({"contains": {"type": "integer"}}, [MARK], ""),
+        ({"maxItems": 0}, [MARK], ""),
+        ({"items": False}, [MARK], "/0"),
+        ({"required": ["k"]}, {"x": MARK}, ""),
+        (False, MARK, ""),
+    ],
+)
+def test_violations_have_a_json_pointer_and_never_the_text_of_the_value(schema: Any, value: Any, pointer: str) -> None:
+    (violation,) = compile_schema(schema).unwrap().violations(value)
+    assert violation.pointer == pointer
+    assert MARK not in violation.message
+
+
+def test_the_number_of_violations_is_bounded() -> None:
+    violations = compile_schema({"items": {"type": "integer"}}).unwrap().violations(["x"] * 10_000)
+    assert len(violations) == MOST_VIOLATIONS
+
+
+DRAFT_4, DRAFT_7 = (f"http://json-schema.org/draft-0{n}/schema#" for n in (4, 7))
+DRAFT_2019 = "https://json-schema.org/draft/2019-09/schema"
+
+
+def ring(count: int, link: Callable[[int, dict[str, Any]], Any], join: Callable[[int], str], **root: Any) -> Any:
+    """Give a schema whose definitions refer to each other in a ring."""
+    names = {f"d{n}": link(n, {"$ref": join((n + 1) % count)}) for n in range(count)}
+    return {"$ref": join(0), "$defs": names, **root}
+
+
+# How the schema d0, d1, ... of a document is named, and how it is referred to.
+STYLES: dict[str, tuple[Callable[[int], dict[str, Any]], Callable[[int], str]]] = {
+    "pointer": (lambda n: {}, lambda n: f"#/$defs/d{n}"),
+    "absolute pointer": (lambda n: {}, lambda n: f"http://x/a/root#/$defs/d{n}"),
+    "relative pointer": (lambda n: {}, lambda n: f"../a/root#/%24defs/d{n}"),
+    "anchor": (lambda n: {"$anchor": f"a{n}"}, lambda n: f"#a{n}"),
+    "dynamic anchor": (lambda n: {"$dynamicAnchor": f"a{n}"}, lambda n: f"root#a{n}"),
+    "id": (lambda n: {"$id": f"http://x/b/d{n}"}, lambda n: f"HTTP://X/b/d{n}"),
+    "relative id": (lambda n: {"$id": f"../b/d{n}"}, lambda n: f"/b/./d{n}"),
+    "urn": (lambda n: {"$id": f"urn:example:d{n}"}, lambda n: f"urn:example:d{n}#"),
+    "id and anchor": (lambda n: {"$id": f"urn:example:d{n}", "$anchor": "here"}, lambda n: f"urn:example:d{n}#here"),
+}
+
+HERE: list[Callable[[dict[str, Any]], dict[str, Any]]] = [
+    lambda schema: schema,
+    lambda schema: {"allOf": [True, schema]},
+    lambda schema: {"anyOf": [{"type": "integer"}, {"not": schema}]},
+    lambda schema: {"oneOf": [schema]},
+    lambda schema: {"if": schema},
+    lambda schema: {"if": True, "then": schema},
+    lambda schema: {"if": True, "else": {"allOf": [schema]}},
+    lambda schema: {"dependentSchemas": {"a": schema}},
+]
+INSIDE: list[Callable[[dict[str, Any]], dict[str, Any]]] = [
+    lambda schema: {"properties": {"c": schema}},
+    lambda schema: {"items": schema},
+    lambda schema: {"prefixItems": [True, {"not": schema}]},
+    lambda schema: {"additionalProperties": {"anyOf": [schema]}},
+    lambda schema: {"patternProperties": {"^x": schema}},
+    lambda schema: {"contains": schema},
+    lambda schema: {"propertyNames": schema},
+    lambda schema: {"unevaluatedProperties": schema},
+]
+
+
+@given(
+    st.sampled_from(sorted(STYLES)),
+    st.lists(st.sampled_from(HERE), min_size=1, max_size=5),
+    st.none() | st.tuples(st.integers(0, 4), st.sampled_from(INSIDE)),
+)
+def test_a_ring_of_references_is_a_fault_unless_one_of_them_goes_into_the_value(
+    style: str, links: list[Any], step: tuple[int, Any] | None
+) -> None:
+    """However they are written, and whatever stands between them."""
+    names, refers = STYLES[style]
+    inner = None if step is None else step[0] % len(links)
+
+    def link(n: int, reference: dict[str, Any]) -> dict[str, Any]:
+        made: dict[str, Any] = links[n](reference)
+        if step is not None and n == inner:
+            made = step[1](made)
+        return {**names(n), **made}
+
+    # A schema with an address of its own is the base of what it refers to.
+    compiled = compile_schema(ring(len(links), link, refers, **{"$id": "http://x/a/root"}))
+    assert is_successful(compiled) == (inner is not None)
+    if inner is None:
+        assert "never ends" in compiled.failure().message
+        assert compiled.failure().pointer.endswith("/$ref")
+    else:
+        assert compiled.unwrap().violations("plain text") is not None
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$anchor": "a", "$ref": "#a"},
+        {"$dynamicAnchor": "a", "$dynamicRef": "#a"},
+        {"$dynamicAnchor": "a", "$ref": "#a"},
+        {"$schema": DRAFT_2019, "$recursiveRef": "#"},
+        {"$schema": DRAFT_2019, "$recursiveAnchor": True, "anyOf": [{"$recursiveRef": "#"}]},
+        {"$id": "urn:a:b", "$ref": "urn:a:b"},
+        {"$id": "http://x/y", "$ref": "y#"},
+        {"$ref": ""},
+        {"$schema": DRAFT_7, "definitions": {"a": {"$id": "#n", "allOf": [{"$ref": "#n"}]}}},
+        {"$schema": DRAFT_7, "dependencies": {"a": {"$ref": "#"}}},
+        {"$schema": DRAFT_4, "id": "http://x/y", "not": {"$ref": "y"}},
+        {"$schema": DRAFT_4, "definitions": {"a": {"id": "#n", "allOf": [{"$ref": "#n"}]}}},
+        # The outermost anchor is what a dynamic reference means: here it leads back.
+        {
+            "$id": "http://x/outer",
+            "$ref": "inner",
+            "$defs": {
+                "back": {"$dynamicAnchor": "n", "allOf": [{"$ref": "inner"}]},
+                "inner": {"$id": "inner", "$dynamicRef": "#n", "$defs": {"n": {"$dynamicAnchor": "n"}}},
+            },
+        },
+    ],
+)
+def test_every_way_to_refer_to_oneself_is_an_endless_reference(schema: Any) -> None:
+    assert "never ends" in compile_schema(schema).failure().message
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        # The outermost anchor is what a dynamic reference means: here it does not lead back, as the inner one would.
+        (
+            {
+                "$id": "http://x/outer",
+                "$ref": "inner",
+                "$defs": {
+                    "text": {"$dynamicAnchor": "n", "type": "string"},
+                    "inner": {
+                        "$id": "inner",
+                        "$dynamicRef": "#n",
+                        "$defs": {"n": {"$dynamicAnchor": "n", "$ref": "inner"}},
+                    },
+                },
+            },
+            "x",
+            5,
+        ),
+        (
+            {"$dynamicAnchor": "n", "type": "object", "additionalProperties": {"$dynamicRef": "#n"}},
+            {"a": {"b": {}}},
+            {"a": {"b": 1}},
+        ),
+        (
+            {"$schema": DRAFT_2019, "$recursiveAnchor": True, "items": {"$recursiveRef": "#"}, "type": "array"},
+            [[[]], []],
+            [[1]],
+        ),
+        # What stands beside a reference says nothing in draft 7.
+        (
+            {
+                "$schema": DRAFT_7,
+                "definitions": {"a": {}},
+                "not": {"$ref": "#/definitions/a", "allOf": [{"$ref": "#"}]},
+            },
+            None,
+            5,
+        ),
+        ({"then": {"$ref": "#"}, "type": "integer"}, 1, "x"),
+        ({"const": {"allOf": [{"$ref": "#/const"}]}}, {"allOf": [{"$ref": "#/const"}]}, {}),
+        ({"$ref": "https://json-schema.org/draft/2020-12/schema"}, {"type": "object"}, {"type": 5}),
+        ({"$ref": "#/$defs/yes", "$defs": {"yes": True}}, 1, None),
+    ],
+)
+def test_a_reference_that_ends_is_no_fault(schema: Any, good: Any, bad: Any) -> None:
+    compiled = compile_schema(schema).unwrap()
+    assert good is None or compiled.violations(good) == ()
+    assert bad is None or compiled.violations(bad)
+
+
+KEYWORDS = (
+    *("$id", "$ref", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$schema"),
+    *("$defs", "definitions", "id", "allOf", "not", "if", "then", "properties", "items", "prefixItems", "dependencies"),
+    *("type", "pattern", "enum", "const", "multipleOf", "minimum", "maxLength", "required", "format", "$vocabulary"),
+)
+ADDRESSES = st.sampled_from(
+    [
+        *(
+            "",
+            "#",
+            "a",
+            "#a",
+            "/a",
+            "../a#/x",
+            "urn:a:b",
+            "http://[",
+            "http://x:99999999/",
+            "::",
+            "%zz",
+            "#/%ff",
+            "#/0",
+        ),
+        *("#/$defs/a", "#/items", "#/allOf/0", DRAFT_7, DRAFT_4, DRAFT_2019),
+    ]
+)
+WORDS = ADDRESSES | st.sampled_from(["object", "integer", "(", "^(a+)+$", "(?=x)", "\\d"]) | st.text(max_size=3)
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | WORDS
+ANYTHING: st.SearchStrategy[Any] = st.recursive(
+    LEAVES,
+    lambda below: (
+        st.lists(below, max_size=3)
+        | st.dictionaries(st.sampled_from(KEYWORDS) | st.text(max_size=2), below, max_size=4)
+        | st.dictionaries(st.sampled_from(KEYWORDS), ADDRESSES, max_size=3)
+    ),
+    max_leaves=25,
+)
+
+
+@given(ANYTHING, ANYTHING)
+def test_no_schema_and_no_value_makes_anything_but_a_fault_or_a_judgement(schema: Any, value: Any) -> None:
+    compiled = compile_schema(schema)
+    if not is_successful(compiled):
+        assert 0 < len(str(compiled.failure())) < 1000
+        return
+    try:
+        frozen_json(value)
+    except UnfitError:
+        return  # is no JSON document
+    assert len(compiled.unwrap().violations(value)) <= MOST_VIOLATIONS
+
+
+def test_long_chains_and_deep_schemas_are_compiled_or_refused_and_exhaust_no_stack() -> None:
+    chain = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}]} for n in range(20_000)}
+    compiled = compile_schema({"$ref": "#/$defs/d0", "$defs": {**chain, "d20000": {"type": "integer"}}})
+    assert compiled.unwrap().violations(5) == ()
+    deep: Any = {"type": "integer"}
+    for _ in range(100_000):
+        deep = {"items": deep}
+    assert compile_schema(deep).failure().message == "it is nested too deeply"
+
+
+def test_a_maze_of_dynamic_references_is_refused_and_does_not_take_for_ever() -> None:
+    """Each name is defined in two places, and what it means depends on which of them was entered first."""
+    doors = {
+        f"{side}{n}": {
+            "$id": f"{side}{n}",
+            "$dynamicAnchor": f"n{n}",
+            "anyOf": [{"properties": {"a": {"$ref": f"{to}{n + 1}"}, "b": {"$dynamicRef": f"#n{n}"}}} for to in "xy"],
+        }
+        for n in range(20)
+        for side in "xy"
+    }
+    ends = {f"{side}20": {"$id": f"{side}20", "$ref": "x0"} for side in "xy"}
+    compiled = compile_schema({"$id": "http://m/", "$ref": "x0", "$defs": {**doors, **ends}})
+    assert "a maze" in compiled.failure().message
