@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import msgspec
+from returns.result import Failure
 
 from promptkit._values.construction import Checked
-from promptkit._values.frozen import FrozenDict
+from promptkit._values.frozen import FrozenDict, frozen_mapping
 from promptkit._values.json import JSON
 from promptkit.errors import Fault, InvalidConfigError, PromptKitError
 
@@ -48,10 +49,13 @@ class OutputContract(Checked, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, python_type: Any, *, max_repairs: int = 0) -> Self:
-        """Make a contract from a Python type: a msgspec struct, a dataclass, a TypedDict or a pydantic model.
+        """Make a contract from a Python type.
 
-        ``RunResult.decode`` of the same type gives the answer as a value of it.
-        Raises InvalidConfigError when the type has no JSON Schema.
+        A msgspec struct, a dataclass, a TypedDict, a named tuple, a pydantic model, or a builtin or generic type of
+        these such as ``list[Finding]`` (a pydantic model stands alone, or in a RootModel). The schema is the same in
+        every process. ``RunResult.decode`` of the same type gives the answer as a value of it.
+        Raises InvalidConfigError when the type has no JSON Schema: an annotation that does not exist, a kind of value
+        that JSON does not have, a model that its library cannot describe.
         """
         return cls(
             kind="json_schema", schema=_schema_of(python_type), name=_name_of(python_type), max_repairs=max_repairs
@@ -63,10 +67,27 @@ def _name_of(python_type: Any) -> str | None:
     return name if 0 < len(name) <= 64 and NAME_CHARACTERS.issuperset(name) else None
 
 
-def _schema_of(python_type: Any) -> Mapping[str, Any]:
-    pydantic_schema = getattr(python_type, "model_json_schema", None)
+def _schema_of(python_type: Any) -> FrozenDict[str, JSON]:
+    from promptkit._values.schemas import compile_schema  # which knows results, and they contracts
+
+    pydantic_schema = getattr(python_type, "model_json_schema", None) if isinstance(python_type, type) else None
     try:
-        return FrozenDict(pydantic_schema()) if callable(pydantic_schema) else msgspec.json.schema(python_type)
-    except (TypeError, RuntimeError) as error:  # pydantic's are RuntimeErrors
-        message = f"{python_type!r} has no JSON Schema: {error}"
-        raise InvalidConfigError(Fault(key="OutputContract.of", message=message)) from None
+        schema = pydantic_schema() if callable(pydantic_schema) else msgspec.json.schema(python_type)
+        frozen = frozen_mapping(schema)
+    except Exception as error:  # noqa: BLE001  # annotations are programs, and raise what they like
+        raise _no_schema(python_type, error) from None
+    compiled = compile_schema(frozen)
+    if isinstance(compiled, Failure):
+        raise _no_schema(python_type, compiled.failure())
+    return frozen
+
+
+def _no_schema(python_type: Any, reason: object) -> InvalidConfigError:
+    sentence = str(reason).split("\n", 1)[0][:300].rstrip(".:")
+    remedy = (
+        "give a msgspec struct, a dataclass, a TypedDict, a pydantic model or a builtin type whose annotations exist; "
+        "a pydantic model inside another type needs pydantic.RootModel around it"
+    )
+    return InvalidConfigError(
+        Fault(key="OutputContract.of", message=f"{python_type!r} has no JSON Schema: {sentence}: {remedy}.")
+    )
