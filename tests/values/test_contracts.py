@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
+import datetime as dt
 import enum
 import os
 import pickle
@@ -120,7 +120,7 @@ ANSWERS: list[tuple[Any, Any, Any]] = [
     (Colour, "red", Colour.RED),
     (Literal["yes", "no"], "no", "no"),
     (tuple[int, str], [1, "x"], (1, "x")),
-    (datetime.date, "2026-11-30", datetime.date(2026, 11, 30)),
+    (dt.date, "2026-11-30", dt.date(2026, 11, 30)),
     (Annotated[int, msgspec.Meta(ge=1)], 3, 3),
     (bool, True, True),
     (Any, {"free": [1]}, {"free": [1]}),
@@ -158,7 +158,7 @@ def result(value: Any) -> RunResult:
         transient_retries=0,
         repair_calls=0,
         usage=UNKNOWN_USAGE,
-        timing=Timing(started_at=datetime.datetime.now(datetime.UTC), duration=0.0),
+        timing=Timing(started_at=dt.datetime.now(dt.UTC), duration=0.0),
     )
 
 
