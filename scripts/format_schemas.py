@@ -277,8 +277,8 @@ def markdown(cls):
 def with_tables(text):
     """Renew the tables of a page: each stands between two comments that name its class."""
     classes = {cls.__name__: cls for cls in KEYS}
-    block = re.compile(r"(<!-- keys of (\w+) -->\n).*?(\n<!-- end -->)", re.DOTALL)
-    return block.sub(lambda found: found[1] + markdown(classes[found[2]]) + found[3], text)
+    block = re.compile(r"^(<!-- keys of (\w+) -->\n)(?:\|.*\n)*(<!-- end -->)$", re.MULTILINE)
+    return block.sub(lambda found: found[1] + markdown(classes[found[2]]) + "\n" + found[3], text)
 
 
 def wanted():

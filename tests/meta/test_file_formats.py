@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.resources
 import importlib.util
 import json
+import re
 import string
 import tempfile
 from pathlib import Path
@@ -55,6 +56,18 @@ def test_what_the_program_writes_is_what_is_there() -> None:
     """After a change of a definition: .venv/bin/python scripts/format_schemas.py."""
     for file, text in program().wanted().items():
         assert file.read_text(encoding="utf-8") == text, file.name
+
+
+def test_the_reference_has_a_table_of_the_keys_of_every_definition() -> None:
+    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "reference").glob("*.md"))
+    described = program().KEYS
+    assert {cls.__name__ for cls in described} == set(re.findall(r"<!-- keys of (\w+) -->", pages))
+    for cls, keys in described.items():
+        fields = {field.name for field in msgspec.structs.fields(cls)} - {"id"}
+        assert fields <= keys.keys()
+        assert keys.keys() - fields <= {"content_file", "late_system", "attachments"}
+        for name in fields:
+            assert f"\n| `{name}` | " in pages, name
 
 
 @pytest.mark.parametrize("name", NAMES)

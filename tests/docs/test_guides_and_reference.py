@@ -1,0 +1,123 @@
+"""The guides and the reference, page by page: every file in them is read, every program runs and prints what is shown.
+
+A page is worked through from top to bottom in a folder of its own. A fence with a file name after its language
+(```toml prompts/ask.toml) is that file. A ``python`` fence runs there, in the names that those before it left. A
+``text`` fence right after it is what it prints. ``needs=WORD`` puts a fence off while WORD is pending.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.resources
+import io
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import pytest
+
+from promptkit._values.schemas import compile_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(page for part in ("guides", "reference") for page in (ROOT / "docs" / part).glob("*.md"))
+PENDING: dict[str, str] = {
+    "includes": "load_catalog refuses includes",
+    "attachments": "MessageTemplate has no attachments",
+    "views": "Engine.scoped is not there",
+    "inspection": "Engine.inspect_prompt, inspect_profile and inspect_backend are not there",
+}
+LANGUAGES = {"python", "toml", "json", "text", "sh"}
+FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+UPDATE = "PROMPTKIT_UPDATE_DOCS" in os.environ  # write what programs print into the pages instead of comparing it
+
+
+class Fence(NamedTuple):
+    language: str
+    file: str | None
+    body: str
+    start: int  # of the body, in the page
+    follows: bool  # nothing stands between it and the fence before
+    pending: bool
+
+
+def fences(page: str) -> Iterator[Fence]:
+    end = 0
+    for found in FENCE.finditer(page):
+        language, *words = found["info"].split()
+        needs = {word.removeprefix("needs=") for word in words if word.startswith("needs=")}
+        files = [word for word in words if not word.startswith("needs=")]
+        assert language in LANGUAGES, found["info"]
+        assert len(files) <= 1, found["info"]
+        yield Fence(
+            language,
+            files[0] if files else None,
+            found["body"],
+            found.start("body"),
+            not page[end : found.start()].strip(),
+            not needs.isdisjoint(PENDING),
+        )
+        end = found.end()
+
+
+def write(folder: Path, fence: Fence) -> None:
+    assert fence.file is not None
+    file = folder / fence.file
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(fence.body, encoding="utf-8")
+    if fence.language == "toml" and not fence.file.startswith("broken/"):
+        name = "promptkit.schema.json" if file.name == "promptkit.toml" else "prompt.schema.json"
+        schema = msgspec.json.decode((importlib.resources.files("promptkit") / "schemas" / name).read_bytes())
+        assert compile_schema(schema).unwrap().violations(tomllib.loads(fence.body)) == (), fence.file
+
+
+def printed(program: str, names: dict[str, Any], page: Path) -> str:
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        exec(compile(program, page.name, "exec", dont_inherit=True), names)  # noqa: S102  # of this repository
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
+def test_every_file_and_program_of_a_page_does_what_the_page_says(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = page.read_text(encoding="utf-8")
+    names: dict[str, Any] = {"__name__": "__main__"}
+    said: str | None = None
+    outputs: list[tuple[Fence, str]] = []
+    for fence in fences(source):
+        if fence.pending:
+            said = None
+        elif fence.file is not None:
+            write(tmp_path, fence)
+        elif fence.language == "python":
+            said = printed(fence.body, names, page)
+        elif fence.language == "text" and fence.follows and said is not None:
+            outputs.append((fence, said))
+            said = None
+        else:
+            assert fence.language in {"text", "sh"}, f"a {fence.language} fence without the name of its file"
+    if UPDATE:
+        for fence, text in reversed(outputs):
+            source = source[: fence.start] + text + source[fence.start + len(fence.body) :]
+        page.write_text(source, encoding="utf-8")
+    else:
+        assert [fence.body for fence, _ in outputs] == [text for _, text in outputs]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
+def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
+        assert "://" in target or (page.parent / target).exists(), target
+
+
+def test_there_are_pages_and_most_of_what_they_show_is_run() -> None:
+    shown = [fence for page in PAGES for fence in fences(page.read_text(encoding="utf-8"))]
+    assert {page.stem for page in PAGES} >= {"write-a-prompt", "organise-a-catalog", "continue-a-conversation"}
+    assert sum(fence.language == "python" for fence in shown) >= 10
