@@ -64,7 +64,7 @@ KEYS = {
         "max_retry_after": ("Seconds: a backend that demands a longer wait ends the run at once.", DELAY),
     },
     EmbeddedOptions: {
-        "model_path": ("A GGUF file of your own. Without it the default model, fetched once.", NAME),
+        "model_path": ("A GGUF file of your own. Without it the default model, fetched once.", {}),
         "context_tokens": ("The bound of prompt and answer together, rounded up to a multiple of 256.", COUNT),
         "threads": ("How many threads compute. Without it the number of cores less one.", COUNT),
     },

@@ -114,6 +114,27 @@ def test_a_number_is_in_range_for_the_schema_if_it_is_for_the_definition(
         assert bool(schema.violations(number)) == refused, number
 
 
+@pytest.mark.parametrize(
+    ("cls", "name", "described", "base"),
+    [
+        (cls, name, described, base)
+        for cls, table, base in TABLES
+        for name, described in table["properties"].items()
+        if described.get("type") == "string" and name not in {"content_file", "backend"}  # are looked up elsewhere
+    ],
+)
+def test_an_empty_text_is_refused_by_the_schema_if_it_is_by_the_definition(
+    cls: type[Any], name: str, described: Document, base: Document
+) -> None:
+    try:
+        cls(**{**base, name: ""})
+    except InvalidConfigError:
+        refused = True
+    else:
+        refused = False
+    assert bool(compile_schema(described).unwrap().violations("")) == refused
+
+
 def test_every_number_of_a_definition_was_compared() -> None:
     assert {name for _, name, _, _ in FIELDS} >= {
         *("max_waiting", "max_concurrency", "connect_timeout", "attempt_timeout", "context_tokens", "threads"),
