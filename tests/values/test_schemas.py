@@ -63,9 +63,14 @@ def test_the_place_of_what_is_wrong_in_a_schema_is_named() -> None:
         ({"$defs": {"a": {"$ref": "#nope"}}}, "/$defs/a/$ref", "'#nope' leads to nothing"),
         ({"properties": {"a": {"$dynamicRef": "#nope"}}}, "/properties/a/$dynamicRef", "'#nope' leads to nothing"),
         ({"$schema": "http://json-schema.org/draft-03/schema#"}, "/$schema", "names no known draft"),
-        ({"properties": {"p": {"pattern": "("}}}, "/properties/p/pattern", "regex"),
+        ({"properties": {"p": {"pattern": "("}}}, "/properties/p/pattern", "'(' is not a \"regex\""),
+        ({"items": {"type": "strng"}}, "/items/type", "'strng' is not a type: they are array, boolean,"),
+        ({"items": {"type": "strng"}}, "/items/type", "did you mean 'string'?"),
+        ({"allOf": [{"required": "a"}]}, "/allOf/0/required", "'a' is not of type \"array\""),
+        ({"properties": {"a": {"minLength": -1}}}, "/properties/a/minLength", "'-1' is less than"),
         ({"x": {"y": {"$ref": "#/x/y"}}, "anyOf": [{"$ref": "#/x/y"}]}, "/x/y/$ref", "'#/x/y' never ends"),
         ({"allOf": [{"$ref": "#"}]}, "/allOf/0/$ref", "'#' never ends"),
+        ({"allOf": [{"$ref": "#/allOf/" + "9" * 5000}]}, "/allOf/0/$ref", "9…' leads to nothing"),
     ],
 )
 def test_a_fault_of_a_reference_names_the_place_of_that_reference(schema: Any, pointer: str, sentence: str) -> None:
@@ -345,7 +350,7 @@ ADDRESSES = st.sampled_from(
             "#/%ff",
             "#/0",
         ),
-        *("#/$defs/a", "#/items", "#/allOf/0", DRAFT_7, DRAFT_4, DRAFT_2019),
+        *("#/$defs/a", "#/items", "#/allOf/0", "#/allOf/" + "9" * 5000, "#/allOf/00", DRAFT_7, DRAFT_4, DRAFT_2019),
     ]
 )
 WORDS = ADDRESSES | st.sampled_from(["object", "integer", "(", "^(a+)+$", "(?=x)", "\\d"]) | st.text(max_size=3)

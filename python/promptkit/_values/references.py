@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(//[^/?#]*)?")  # with the host, whose case does not matter either
+INDEX = re.compile(r"0|[1-9][0-9]{0,17}")  # of an array, in a JSON Pointer
 NO_BASE = "json-schema:///"  # of a schema that does not say what it is called; the validator's own
 
 META_SCHEMAS = ("http://json-schema.org/", "https://json-schema.org/")  # are there, and lead nowhere else
@@ -192,7 +193,7 @@ class Document:
             name = step.replace("~1", "/").replace("~0", "~")
             if isinstance(node, dict) and name in node:
                 node = node[name]
-            elif isinstance(node, list) and name.isdecimal() and int(name) < len(node):
+            elif isinstance(node, list) and INDEX.fullmatch(name) and int(name) < len(node):
                 node = node[int(name)]
             else:
                 return None

@@ -11,6 +11,7 @@ from returns.result import Failure, Result, Success
 from promptkit._values.json import pointer
 from promptkit._values.references import Document, Reference, survey
 from promptkit._values.results import Violation
+from promptkit.errors import near
 
 DRAFTS = (
     "",  # stands for draft 2020-12
@@ -20,6 +21,7 @@ DRAFTS = (
     "http://json-schema.org/draft-06/schema",
     "http://json-schema.org/draft-04/schema",
 )
+TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 MOST_VIOLATIONS = 20  # of one output; more help neither a reader nor a model that repairs
 
 
@@ -90,14 +92,27 @@ def _compiled(text: bytes) -> Result[CompiledSchema, SchemaFault]:
 
 
 def _refusal(error: Exception, document: Document | None) -> SchemaFault:
-    place = pointer(getattr(error, "instance_path", ()))
-    if document is not None and not place:
-        if document.named not in DRAFTS:
-            return SchemaFault(f"$schema names no known draft: {', '.join(DRAFTS[1:])}", "/$schema")
-        fault = _reference_fault(document, None)
-        if fault is not None:
-            return fault
-    return SchemaFault(str(getattr(error, "message", error)).split("\n", 1)[0][:300], place)
+    steps = list(getattr(error, "instance_path", ()))
+    sentence = str(getattr(error, "message", error)).split("\n", 1)[0]
+    if document is None or steps:
+        return SchemaFault(_about(sentence, steps, document), pointer(steps))
+    if document.named not in DRAFTS:
+        return SchemaFault(f"$schema names no known draft: {', '.join(DRAFTS[1:])}", "/$schema")
+    return _reference_fault(document, None) or SchemaFault(sentence[:300])
+
+
+def _about(sentence: str, steps: list[str | int], document: Document | None) -> str:
+    """Name the part of the schema that a complaint of the validator is about."""
+    wrong: Any = document.schemas[0] if document is not None else None
+    for step in steps:
+        wrong = wrong[step]
+    if steps and steps[-1] == "type" and isinstance(wrong, str):
+        suggestion = near(wrong, TYPES)
+        hint = f"; did you mean {suggestion!r}?" if suggestion else ""
+        return f"{_short(wrong)} is not a type: they are {', '.join(TYPES)}{hint}"
+    return sentence.replace(
+        "the value", _short(wrong if isinstance(wrong, str) else msgspec.json.encode(wrong).decode()), 1
+    )[:300]
 
 
 def _reference_fault(document: Document, loop: Reference | None) -> SchemaFault | None:
@@ -112,5 +127,5 @@ def _reference_fault(document: Document, loop: Reference | None) -> SchemaFault 
     return None
 
 
-def _short(reference: str) -> str:
-    return repr(reference if len(reference) <= 100 else reference[:99] + "…")
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 100 else text[:99] + "…")
