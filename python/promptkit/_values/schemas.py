@@ -110,9 +110,8 @@ def _about(sentence: str, steps: list[str | int], document: Document | None) -> 
         suggestion = near(wrong, TYPES)
         hint = f"; did you mean {suggestion!r}?" if suggestion else ""
         return f"{_short(wrong)} is not a type: they are {', '.join(TYPES)}{hint}"
-    return sentence.replace(
-        "the value", _short(wrong if isinstance(wrong, str) else msgspec.json.encode(wrong).decode()), 1
-    )[:300]
+    shown = _short(wrong) if isinstance(wrong, str) else msgspec.json.encode(wrong).decode()
+    return sentence.replace("the value", shown if len(shown) <= 100 else "it", 1)[:300]
 
 
 def _reference_fault(document: Document, loop: Reference | None) -> SchemaFault | None:
