@@ -86,6 +86,7 @@ ROWS: dict[type[Any], dict[str, Any]] = {
         "session_parameter": "of_the_first",
         "token_limit_parameter": "max_completion_tokens",
         "cache_markers": "omit",
+        "late_system": "as_user",
         "embedded": EmbeddedOptions(threads=3),
     },
     RetryPolicy: {"max_retries": 7, "base_delay": 0.25, "max_delay": 3.5, "max_retry_after": 13.5},

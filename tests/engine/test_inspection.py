@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 import anyio.lowlevel
@@ -192,6 +192,7 @@ def test_a_backend_is_shown_with_every_field_of_its_configuration() -> None:
     assert msgspec.structs.asdict(details) == {
         **msgspec.structs.asdict(backend),
         "max_concurrency": 8,
+        "late_system": "send",
         "running": 0,
         "waiting": 0,
     }
@@ -200,7 +201,8 @@ def test_a_backend_is_shown_with_every_field_of_its_configuration() -> None:
 def test_the_details_of_a_backend_have_the_fields_and_types_of_a_backend() -> None:
     configured = {field.name: field.type for field in msgspec.structs.fields(Backend)}
     shown = {field.name: field.type for field in msgspec.structs.fields(BackendDetails)}
-    assert shown == {**configured, "max_concurrency": int, "running": int, "waiting": int}
+    late_system = Literal["send", "refuse", "as_user"]
+    assert shown == {**configured, "max_concurrency": int, "late_system": late_system, "running": int, "waiting": int}
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def _data_url(media_type: str, data: bytes) -> str:
 texts = st.text()
 parts = (
     st.builds(TextPart, text=texts)
-    | st.builds(ImagePart, media_type=st.just("image/png"), url=st.just('https://h/é?x="y"&z=\''))
+    | st.builds(ImagePart, media_type=st.just("image/png"), url=st.just("https://h/%C3%A9?x=%22y%22&z='"))
     | st.builds(ImagePart, media_type=st.just("image/webp"), data=st.binary())
     | st.builds(FilePart, media_type=st.just("application/pdf"), data=st.binary(), filename=st.none() | texts)
 )

@@ -81,7 +81,7 @@ def read(of: Catalog, files: dict[str, bytes] | None = None, **inputs: Any) -> R
 def messages(of: Catalog, files: dict[str, bytes] | None = None, **inputs: Any) -> tuple[Message, ...]:
     request = RunRequest(prompt_id="p", inputs=inputs)
     selection = selected(of, request)
-    return details(complete(selection, request, as_read(request, files or {})).unwrap(), request).messages
+    return details(complete(selection, request, as_read(request, files or {})).unwrap()).messages
 
 
 # ------------------------------------------------------------------ texts

@@ -6,18 +6,15 @@ from typing import TYPE_CHECKING
 
 from returns.result import Failure, Result, Success
 
-from promptkit._prepare.plan import plan_of
+from promptkit._prepare.plan import NOTHING, plan_of
 from promptkit._prepare.selection import resolved_contract
 from promptkit._prepare.settings import base_settings
 from promptkit._prepare.views import unknown
 from promptkit._values.details import BackendDetails, ProfileDetails, PromptDetails
-from promptkit._values.frozen import FrozenDict
 from promptkit.errors import InvalidRequestError, UnknownBackendError, UnknownProfileError, UnknownPromptError
 
 if TYPE_CHECKING:
     from promptkit._values.catalog import Definitions
-
-NO_FRAGMENTS: FrozenDict[str, str] = FrozenDict()
 
 
 def prompt_details(
@@ -27,6 +24,7 @@ def prompt_details(
     prompt = definitions.prompts.get(full_id)
     if prompt is None:
         return Failure(UnknownPromptError(unknown("prompt", full_id, definitions.prompts, namespace)))
+    fragments = definitions.fragments.get(prompt.id, NOTHING)
     return resolved_contract(definitions, prompt.output).map(
         lambda contract: PromptDetails(
             id=prompt.id,
@@ -37,8 +35,8 @@ def prompt_details(
             profile=prompt.profile,
             session=prompt.session,
             output=contract.output,
-            fragments=definitions.fragments.get(prompt.id, NO_FRAGMENTS),
-            definition_hash=plan_of(prompt).definition_hash,
+            fragments=fragments,
+            definition_hash=plan_of(prompt, definitions.schemas, fragments).definition_hash,
             source=definitions.sources.get(prompt.id),
         )
     )
@@ -64,6 +62,5 @@ def backend_details(
         return Failure(UnknownBackendError(unknown("backend", full_id, definitions.backends, namespace)))
     running, waiting = counts
     configured = {name: getattr(backend, name) for name in backend.__struct_fields__}
-    return Success(
-        BackendDetails(**{**configured, "max_concurrency": backend.concurrency}, running=running, waiting=waiting)
-    )
+    resolved = {"max_concurrency": backend.concurrency, "late_system": backend.late_system_treatment}
+    return Success(BackendDetails(**{**configured, **resolved}, running=running, waiting=waiting))

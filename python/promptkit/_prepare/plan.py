@@ -48,8 +48,10 @@ def _plan(key: Same) -> Plan:
     prompt, schema, fragments = key.objects
     return Plan(
         prompt=prompt,
-        templates=tuple((message, compile_template(message.content).unwrap()) for message in prompt.messages),
-        session=None if prompt.session is None else compile_template(prompt.session).unwrap(),
+        templates=tuple(
+            (message, compile_template(message.content, fragments).unwrap()) for message in prompt.messages
+        ),
+        session=None if prompt.session is None else compile_template(prompt.session, fragments).unwrap(),
         definition_hash=definition_hash(prompt, {prompt.output.schema: schema}, fragments),
     )
 

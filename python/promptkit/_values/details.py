@@ -52,8 +52,8 @@ class ProfileDetails(msgspec.Struct, frozen=True, kw_only=True):
 class BackendDetails(msgspec.Struct, frozen=True, kw_only=True):
     """A backend as it is configured, and how busy it is. Built by ``Engine.inspect_backend``.
 
-    The fields are those of Backend; times are in seconds. ``max_concurrency`` has its default resolved.
-    ``credential_env`` is the name of an environment variable, never its value. ``running`` attempts are in flight at
+    The fields are those of Backend; times are in seconds. ``max_concurrency`` and ``late_system`` have their defaults
+    resolved. ``credential_env`` is the name of an environment variable, never its value. ``running`` attempts are in flight at
     this moment, and ``waiting`` other runs are admitted: queued, between two attempts, or about to begin. They count
     what goes through this engine and its views, and are 0 while nothing runs.
     """
@@ -72,6 +72,7 @@ class BackendDetails(msgspec.Struct, frozen=True, kw_only=True):
     session_parameter: str | None
     token_limit_parameter: Literal["max_tokens", "max_completion_tokens"]
     cache_markers: Literal["cache_control", "prompt_cache_breakpoint", "omit"]
+    late_system: Literal["send", "refuse", "as_user"]
     embedded: EmbeddedOptions | None
     running: int
     waiting: int
