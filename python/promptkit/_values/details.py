@@ -53,9 +53,9 @@ class BackendDetails(msgspec.Struct, frozen=True, kw_only=True):
     """A backend as it is configured, and how busy it is. Built by ``Engine.inspect_backend``.
 
     The fields are those of Backend; times are in seconds. ``max_concurrency`` and ``late_system`` have their defaults
-    resolved. ``credential_env`` is the name of an environment variable, never its value. ``running`` attempts are in flight at
-    this moment, and ``waiting`` other runs are admitted: queued, between two attempts, or about to begin. They count
-    what goes through this engine and its views, and are 0 while nothing runs.
+    resolved. ``credential_env`` is the name of an environment variable, never its value. ``running`` attempts are in
+    flight at this moment, and ``waiting`` other runs are admitted: queued, between two attempts, or about to begin.
+    They count what goes through this engine and its views, and are 0 while nothing runs.
     """
 
     id: str
