@@ -106,7 +106,10 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that is wrong with a catalog: where, what, and what to do.
 
     ``file`` and ``line`` (1-based) are None where the definition did not come from a file or the line is not
-    known; ``key`` is the path of keys, such as ``profiles.fast.temperature``.
+    known. ``key`` is the path of keys inside the file, written as in TOML: ``profiles.fast.temperature``,
+    ``messages[0].content``, ``backends."a.b".kind``; for a definition made in Python it starts with ``prompts``,
+    ``profiles``, ``backends`` or ``schemas`` and the id. ``suggestion`` is what was probably meant. Faults encode with
+    msgspec.json: what UTF-8 cannot carry is escaped.
     """
 
     message: str
@@ -115,14 +118,26 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     line: int | None = None
     suggestion: str | None = None
 
+    def __post_init__(self) -> None:
+        for field in ("message", "key", "file", "suggestion"):
+            text = getattr(self, field)
+            if text is not None and not text.isascii():
+                msgspec.structs.force_setattr(self, field, text.encode("utf-8", "backslashreplace").decode())
+
     def __str__(self) -> str:
-        """Give the fault on one line, the place first."""
+        """Give the fault on one line, the place first. What cannot be printed is escaped."""
         place = ""
         if self.file is not None:
             place = self.file if self.line is None else f"{self.file}:{self.line}"
         parts = [part for part in (place, self.key) if part]
         hint = f" Did you mean {self.suggestion!r}?" if self.suggestion else ""
-        return ": ".join([*parts, self.message]) + hint
+        return _printable(": ".join([*parts, self.message]) + hint)
+
+
+def _printable(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def near(name: str, known: Iterable[str]) -> str | None:

@@ -7,7 +7,10 @@ import inspect
 import pickle
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from promptkit import errors
 from promptkit._values.results import Violation
@@ -24,6 +27,7 @@ from promptkit.errors import (
 )
 
 CLASSES = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, PromptKitError)]
+TEXT = st.text(st.characters())  # surrogates too
 FAULTS = (Fault(message="is wrong", key="profiles.a", file="f.toml", line=3, suggestion="b"), Fault(message="too"))
 
 
@@ -115,3 +119,19 @@ def test_suggestions_are_near_and_lists_are_bounded() -> None:
     assert listed([]) == "there are none"
     assert listed("ba") == "'a', 'b'"
     assert listed(map(str, range(100))).endswith("and 92 more")
+
+
+@given(message=TEXT, key=st.none() | TEXT, file=st.none() | TEXT, suggestion=st.none() | TEXT)
+def test_a_fault_of_any_text_prints_on_one_line_and_encodes(
+    message: str, key: str | None, file: str | None, suggestion: str | None
+) -> None:
+    fault = Fault(message=message, key=key, file=file, suggestion=suggestion)
+    assert str(fault).isprintable()
+    assert str(InvalidConfigError(fault, fault)).encode().count(b"\n") == 2
+    assert msgspec.json.decode(msgspec.json.encode([fault]), type=list[Fault]) == [fault]
+
+
+def test_what_cannot_be_printed_is_escaped_where_it_can_be_seen() -> None:
+    fault = Fault(message="a\x1b[31mb\n\u202e\x85é中🙂", file="pro\udcffmpts")
+    assert str(fault) == "pro\\udcffmpts: a\\x1b[31mb\\n\\u202e\\x85é中🙂"
+    assert fault.message == "a\x1b[31mb\n\u202e\x85é中🙂"
