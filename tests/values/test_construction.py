@@ -13,6 +13,7 @@ import pytest
 
 from promptkit import (
     Backend,
+    CacheControl,
     CoordinateRequest,
     Exchange,
     FilePart,
@@ -283,6 +284,25 @@ def test_a_value_that_is_none_of_the_choices_is_told_what_they_are() -> None:
         Backend(id="b", kind="chat_completion")  # type: ignore[arg-type]
     with pytest.raises(InvalidRequestError, match=r"role: 'usr' is not one of .*; did you mean 'user'\?"):
         Message(role="usr", content="x")  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequestError, match=r"ttl: '5min' is not one of '5m', '1h'; did you mean '5m'\?"):
+        CacheControl(ttl="5min")  # type: ignore[arg-type]
+
+
+def test_what_was_probably_meant_is_a_field_of_the_fault() -> None:
+    with pytest.raises(InvalidConfigError) as caught:
+        Profile(id="p", backend="b", model="m", native_output="json_shema")  # type: ignore[arg-type]
+    (fault,) = caught.value.faults
+    assert fault.suggestion == "json_schema"
+    assert "mean" not in fault.message
+
+
+@pytest.mark.parametrize(
+    "number", [2**64, -(2**63) - 1, 10**5000, -(10**5000)], ids=["high", "low", "long", "negative"]
+)
+def test_an_integer_that_no_reader_takes_is_refused_without_being_written(number: int) -> None:
+    with pytest.raises(InvalidConfigError, match=r"Profile\.seed: .* is out of range: from -2\*\*63 to 2\*\*64 - 1"):
+        Profile(id="p", backend="b", model="m", seed=number)
+    assert Profile(id="p", backend="b", model="m", seed=2**64 - 1).seed == 2**64 - 1
 
 
 def test_a_group_given_as_an_observer_is_told_what_to_give() -> None:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cache
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Union, get_args, get_origin
 
 import msgspec
 from msgspec.structs import force_setattr
 
-from promptkit._values.frozen import UnfitError, frozen_json, frozen_mapping
+from promptkit._values.frozen import UnfitError, frozen_json, frozen_mapping, shown
 from promptkit.errors import Fault, InvalidConfigError, InvalidRequestError, PromptKitError, near
 
 if TYPE_CHECKING:
@@ -46,11 +46,14 @@ def _converter(annotation: Any) -> Reader:
             msg = f"Expected `array`, got `{type(value).__name__}`"
             raise UnfitError(msg)
         if choices and value not in choices:
-            raise UnfitError(_choice(value, choices))
+            raise _not_chosen(value, choices)
         # bytes are native here: text for them would be taken for base64
         converted = msgspec.convert({"value": value}, holder, builtin_types=(bytes,)).value  # type: ignore[attr-defined]  # made above
         if isinstance(converted, str):
             return frozen_json(converted)
+        if isinstance(converted, int) and not INTEGERS[0] <= converted <= INTEGERS[1]:
+            msg = f"{shown(converted)} is out of range: from -2**63 to 2**64 - 1"
+            raise UnfitError(msg)
         if isinstance(converted, dict):
             return frozen_mapping(converted)
         if isinstance(converted, tuple):
@@ -64,18 +67,17 @@ def _choices(annotation: Any) -> tuple[Any, ...]:
     """Give what a field of literals takes, or nothing for another field."""
     if get_origin(annotation) is Literal:
         return get_args(annotation)
-    parts = get_args(annotation) if get_origin(annotation) is UnionType else ()
+    parts = get_args(annotation) if get_origin(annotation) in {Union, UnionType} else ()
     literals = [part for part in parts if get_origin(part) is Literal]
     if not literals or any(part is not NoneType and part not in literals for part in parts):
         return ()
     return (*(choice for part in literals for choice in get_args(part)), *(None for part in parts if part is NoneType))
 
 
-def _choice(value: Any, choices: tuple[Any, ...]) -> str:
+def _not_chosen(value: Any, choices: tuple[Any, ...]) -> UnfitError:
     known = [choice for choice in choices if choice is not None]
     suggestion = near(value, known) if isinstance(value, str) else None
-    hint = f"; did you mean {suggestion!r}?" if suggestion else ""
-    return f"{value!r} is not one of {', '.join(map(repr, known))}{hint}"[:300]
+    return UnfitError(f"{shown(value)} is not one of {', '.join(map(repr, known))}", suggestion=suggestion)
 
 
 CO_COROUTINE = 0x80  # of inspect, which is slow to import
@@ -99,6 +101,7 @@ def _json_mapping(value: Any) -> Any:
     return frozen_mapping(value)
 
 
+INTEGERS = (-(2**63), 2**64 - 1)  # that every reader of JSON with integers takes
 FIELD = re.compile(r"[.\[]")  # what follows the name of a field in the place of a problem
 _BLANKS: dict[Any, Any] = {str: "unknown", int: 1}
 _PLAIN = {str: str, str | None: str, bool: bool, int: int, int | None: int}
@@ -110,7 +113,7 @@ def _plain(annotation: Any) -> Reader:
     otherwise = _converter(annotation)
 
     def read(value: Any) -> Any:
-        if type(value) is expected and (not isinstance(value, str) or value.isascii()):
+        if type(value) is expected and (value.isascii() if expected is str else abs(value) < 2**63):
             return value
         return otherwise(value)
 
@@ -167,7 +170,7 @@ class Checked(msgspec.Struct, frozen=True):
         return iter(())
 
     def __post_init__(self) -> None:
-        found: list[tuple[str, str]] = []
+        found: list[Problem] = []
         wrong: set[str] = set()
         for name, read in _readers(type(self)):
             before = getattr(self, name)
@@ -175,17 +178,17 @@ class Checked(msgspec.Struct, frozen=True):
                 after = read(before)
             except (UnfitError, msgspec.ValidationError) as error:
                 place, sentence = _said(error)
-                found.append((name + place, sentence))
+                found.append(Problem(name + place, sentence, getattr(error, "suggestion", None)))
                 wrong.add(name)
             except PromptKitError as error:  # of a nested value that is made on the way
-                found.append((name, str(error)))
+                found.append(Problem(name, str(error)))
                 wrong.add(name)
             else:
                 if after is not before:
                     force_setattr(self, name, after)
         if wrong:
             _stand_in(self, wrong)
-        found.extend(problem for problem in self.problems() if FIELD.split(problem[0])[0] not in wrong)
+        found.extend(Problem(*problem) for problem in self.problems() if FIELD.split(problem[0])[0] not in wrong)
         if found:
             raise refused(type(self), found)
 
@@ -198,8 +201,21 @@ def _stand_in(value: Checked, wrong: set[str]) -> None:
             force_setattr(value, field.name, blank)
 
 
-def refused(cls: type[Checked], found: list[tuple[str, str]]) -> PromptKitError:
+class Problem(NamedTuple):
+    """What is wrong with a value: the place inside it, a sentence, and what was probably meant."""
+
+    place: str
+    sentence: str
+    suggestion: str | None = None
+
+
+def refused(cls: type[Checked], found: list[Problem]) -> PromptKitError:
     """Make the error that says what is wrong with a value of ``cls``."""
     if issubclass(cls.refused_with, InvalidConfigError):
-        return InvalidConfigError(*(Fault(key=f"{cls.__name__}.{place}", message=text) for place, text in found))
-    return cls.refused_with("; ".join(f"{cls.__name__}.{place}: {text}" for place, text in found))
+        return InvalidConfigError(
+            *(Fault(key=f"{cls.__name__}.{place}", message=text, suggestion=meant) for place, text, meant in found)
+        )
+    said = [text if meant is None else f"{text}; did you mean {meant!r}?" for _, text, meant in found]
+    return cls.refused_with(
+        "; ".join(f"{cls.__name__}.{each.place}: {text}" for each, text in zip(found, said, strict=True))
+    )

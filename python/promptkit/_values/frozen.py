@@ -52,11 +52,24 @@ class FrozenDict(dict[K, V]):
 
 
 class UnfitError(ValueError):
-    """A value that is not JSON: ``path`` says where inside it (empty for the value itself)."""
+    """A value that is not JSON: ``path`` says where inside it (empty for the value itself).
 
-    def __init__(self, message: str, path: str = "") -> None:
+    ``suggestion`` is what was probably meant.
+    """
+
+    def __init__(self, message: str, path: str = "", suggestion: str | None = None) -> None:
         super().__init__(message)
         self.path = path
+        self.suggestion = suggestion
+
+
+def shown(value: object) -> str:
+    """Give a value for a message, cut."""
+    try:
+        text = repr(value)
+    except ValueError:  # of an integer
+        return "a number of too many digits"
+    return text if len(text) <= 100 else f"{text[:99]}…"
 
 
 def text_fault(text: str) -> str | None:
