@@ -210,6 +210,48 @@ def test_an_embedded_model_has_no_address_and_runs_one_at_a_time() -> None:
         Backend(id="b", kind="chat_completions", base_url="http://h", embedded=EmbeddedOptions())
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("base_url", "http://h"),
+        ("credential_env", "KEY"),
+        ("connect_timeout", 1),
+        ("headers", {"x-a": "b"}),
+        ("trust_env", True),
+        ("session_parameter", "user"),
+        ("token_limit_parameter", "max_completion_tokens"),
+        ("cache_markers", "omit"),
+    ],
+)
+def test_what_an_embedded_model_does_not_have_is_refused_unless_it_has_its_default(field: str, value: Any) -> None:
+    with pytest.raises(InvalidConfigError, match=rf"Backend\.{field}: is given, but .*: leave it out"):
+        Backend(id="b", kind="embedded", **{field: value})
+    default = next(each.default for each in msgspec.structs.fields(Backend) if each.name == field)
+    assert getattr(Backend(id="b", kind="embedded", **{field: default}), field) == default
+
+
+@pytest.mark.parametrize(
+    "name", ["api_key", "OpenAI-Api-Key", "authorization", "token", "access_token", "clientSecret"]
+)
+@pytest.mark.parametrize("around", [lambda x: x, lambda x: {"a": [x]}, lambda x: {"headers": {"more": x}}])
+def test_a_credential_in_extra_is_refused_at_any_depth_without_echo(name: str, around: Any) -> None:
+    for value in ("LEAK", ["LEAK"]):
+        with pytest.raises(InvalidConfigError, match=r"Profile\.extra.*: carries a credential") as caught:
+            Profile(id="p", backend="b", model="m", extra=around({name: value}))
+        assert "LEAK" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"prompt_cache_key": "k", "stop_token_ids": [1], "skip_special_tokens": True, "max_thinking_tokens": 5},
+        {"tools": [{"parameters": {"properties": {"password": {"type": "string"}, "token": {"type": "string"}}}}]},
+    ],
+)
+def test_fields_that_only_sound_like_credentials_are_taken(extra: Any) -> None:
+    assert Profile(id="p", backend="b", model="m", extra=extra).extra.keys() == extra.keys()
+
+
 def test_a_contract_needs_its_schema_and_only_its_schema() -> None:
     with pytest.raises(InvalidConfigError, match="schema: is missing"):
         OutputContract(kind="json_schema")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from urllib.parse import urlsplit
+
+from msgspec.structs import fields
 
 from promptkit._values.construction import Checked, Reader, reader_of
 from promptkit._values.contracts import OutputContract
@@ -37,6 +39,11 @@ OWN_FIELDS = {
 CREDENTIAL_WORDS = frozenset(
     {"authorization", "auth", "key", "apikey", "token", "secret", "password", "credential", "credentials", "cookie"}
 )
+# Of body fields, whose names say "key" and "token" of other things too: prompt_cache_key, stop_token_ids.
+CREDENTIAL_ENDINGS = (
+    *("apikey", "secretkey", "accesskey", "privatekey", "authtoken", "accesstoken", "apitoken", "bearertoken"),
+    *("sessiontoken", "refreshtoken", "authorization", "secret", "password", "passwd", "credential", "credentials"),
+)
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 OWN_HEADERS = frozenset(
     {
@@ -44,6 +51,39 @@ OWN_HEADERS = frozenset(
         *("host", "te", "trailer", "transfer-encoding", "upgrade"),
     }
 )
+
+
+class Dialect(NamedTuple):
+    """What a kind of backend does not have: fields of Backend and settings of Profile, each with the reason."""
+
+    fields: Mapping[str, str]
+    settings: Mapping[str, str]
+
+
+_NOT_SENT = "nothing is sent anywhere"
+DIALECTS = {
+    "chat_completions": Dialect(fields={"embedded": 'is given, but kind is not "embedded"'}, settings={}),
+    "embedded": Dialect(
+        fields={
+            "base_url": "is given, but an embedded model has no address",
+            "credential_env": "is given, but an embedded model needs no key",
+            "connect_timeout": "is given, but there is nothing to connect to",
+            "headers": f"is given, but {_NOT_SENT}",
+            "trust_env": f"is given, but {_NOT_SENT}",
+            "session_parameter": "is given, but an embedded model has no sessions",
+            "token_limit_parameter": "is given, but an embedded model knows one name only",
+            "cache_markers": "is given, but an embedded model has no cache markers",
+        },
+        settings={"reasoning_effort": "the default embedded model does not reason"},
+    ),
+}
+"""One row for each kind of backend. What is listed is a fault unless it has its default."""
+
+
+def ignored_settings(kind: str | None, *, own_model: bool) -> Mapping[str, str]:
+    """Give the settings of a profile that a backend ignores, with the reason. A model of your own may take them all."""
+    dialect = None if own_model else DIALECTS.get(kind or "")
+    return {} if dialect is None else dialect.settings
 
 
 class Definition(Checked, frozen=True):
@@ -116,9 +156,9 @@ class PromptDefinition(Definition, frozen=True, kw_only=True):
                     yield f"{field}[{index}]", f"{name!r} is not a name that a template can use"
                 if name in names[:index]:
                     yield f"{field}[{index}]", f"{name!r} is declared twice"
-        for name in self.variables:
+        for index, name in enumerate(self.variables):
             if name in RESERVED_NAMES:
-                yield "variables", f"{name!r} means something else in a template: choose another name"
+                yield f"variables[{index}]", f"{name!r} means something else in a template: choose another name"
 
 
 class Profile(Definition, frozen=True, kw_only=True):
@@ -156,6 +196,8 @@ class Profile(Definition, frozen=True, kw_only=True):
                 yield f"extra.{field}", "is reserved: promptkit sets it"
             elif field in OWN_FIELDS:
                 yield f"extra.{field}", f"has a setting of its own: {OWN_FIELDS[field]}"
+        for place in _credentials_in(self.extra, "extra"):
+            yield place, "carries a credential: name its environment variable in the backend's credential_env instead"
 
 
 class RetryPolicy(Definition, frozen=True, kw_only=True):
@@ -245,12 +287,12 @@ class Backend(Definition, frozen=True, kw_only=True):
     def problems(self) -> Iterator[tuple[str, str]]:
         """Check ranges, the address and the headers."""
         yield from _id_problems(self.id)
-        if self.kind == "embedded":
-            if self.base_url is not None:
-                yield "base_url", "is given, but an embedded model has no address"
-        elif self.kind == "chat_completions":
-            if self.embedded is not None:
-                yield "embedded", 'is given, but kind is not "embedded"'
+        if self.kind in DIALECTS:  # not when it is a stand-in for a kind that there is not
+            defaults = {field.name: field.default for field in fields(self)}
+            for field, why in DIALECTS[self.kind].fields.items():
+                if getattr(self, field) != defaults[field]:
+                    yield field, f"{why}: leave it out"
+        if self.kind == "chat_completions":
             yield from _url_problems(self.base_url)
         if self.max_concurrency is not None and self.max_concurrency < 1:
             yield "max_concurrency", f"is {self.max_concurrency}: 1 or more"
@@ -263,6 +305,23 @@ class Backend(Definition, frozen=True, kw_only=True):
         yield from _name_problems(self.session_parameter, self.credential_env)
         for name, value in self.headers.items():
             yield from _header_problems(name, value)
+
+
+def _credentials_in(value: Any, place: str) -> Iterator[str]:
+    """Find texts under names of credentials. Other kinds of values are none: a JSON Schema may describe a password."""
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            inner = f"{place}.{name}"
+            squashed = re.sub(r"[-_. ]", "", name).lower()
+            texts = item if isinstance(item, tuple) else (item,)
+            named = squashed.endswith(CREDENTIAL_ENDINGS) or squashed in CREDENTIAL_WORDS
+            if named and any(isinstance(text, str) for text in texts):
+                yield inner
+            else:
+                yield from _credentials_in(item, inner)
+    elif isinstance(value, tuple):
+        for index, item in enumerate(value):
+            yield from _credentials_in(item, f"{place}[{index}]")
 
 
 def _name_problems(session_parameter: str | None, credential_env: str | None) -> Iterator[tuple[str, str]]:
