@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, final
 
 from returns.result import Failure
 
-from promptkit._catalog.consistency import inconsistencies
-from promptkit._catalog.files import (
-    ROOT_FILE,
-    assemble,
-    read_draft,
-    read_prompt,
-    read_root,
-    read_schema,
-)
+from promptkit._catalog.assembly import Folder, assemble, chosen, inconsistencies
+from promptkit._catalog.files import parse_schema, parse_toml
+from promptkit._catalog.fragments import gather
+from promptkit._catalog.places import written
+from promptkit._catalog.prompts import read_prompt
+from promptkit._catalog.root import ROOT_FILE, no_folder, read_root
 from promptkit._effects.source_files import SourceFiles
 from promptkit._values.catalog import Definitions
 from promptkit._values.definitions import Backend, Profile, PromptDefinition
@@ -24,8 +23,14 @@ from promptkit._values.frozen import FrozenDict, UnfitError, frozen_json
 from promptkit.errors import Fault, InvalidConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from os import PathLike
 
+    from returns.result import Result
+
+    from promptkit._catalog.files import Document, SourceFile
+    from promptkit._catalog.fragments import Gathered
+    from promptkit._catalog.prompts import ReadPrompt
     from promptkit._values.construction import Checked
     from promptkit._values.json import JSON
 
@@ -60,7 +65,7 @@ class Catalog:
             backends=_by_id(Backend, backends, "backends", faults),
             schemas=_frozen_schemas(schemas, faults),
         )
-        faults.extend(inconsistencies(definitions, {}))
+        faults.extend(inconsistencies(definitions))
         if faults:
             raise InvalidConfigError(*faults)
         object.__setattr__(self, "_definitions", definitions)
@@ -91,7 +96,7 @@ class Catalog:
             return NotImplemented
         left, right = self._definitions, other._definitions
         faults = [
-            Fault(key=f"{kind}.{identifier}", message="is defined in both catalogs.")
+            Fault(key=written((kind, identifier)), message="is defined in both catalogs.")
             for kind in ("prompts", "profiles", "backends", "schemas")
             for identifier in sorted(getattr(left, kind).keys() & getattr(right, kind).keys())
         ]
@@ -103,6 +108,7 @@ class Catalog:
                 profiles=FrozenDict({**left.profiles, **right.profiles}),
                 backends=FrozenDict({**left.backends, **right.backends}),
                 schemas=FrozenDict({**left.schemas, **right.schemas}),
+                fragments=FrozenDict({**left.fragments, **right.fragments}),
                 inputs_folders=tuple(dict.fromkeys((*left.inputs_folders, *right.inputs_folders))),
                 fragments=FrozenDict({**left.fragments, **right.fragments}),
                 sources=FrozenDict({**left.sources, **right.sources}),
@@ -180,7 +186,7 @@ def _frozen_schemas(given: Any, faults: list[Fault]) -> FrozenDict[str, Any]:
             found[identifier] = frozen_json(schema)
         except UnfitError as error:
             place = f" at {error.path}" if error.path else ""
-            faults.append(Fault(key=f"schemas.{identifier}", message=f"a value{place} {error}."))
+            faults.append(Fault(key=written(("schemas", identifier)), message=f"a value{place} {error}."))
     return FrozenDict(found)
 
 
@@ -188,64 +194,76 @@ def load_catalog(root: str | PathLike[str]) -> Catalog:
     """Read ``promptkit.toml``, ``prompts/**/*.toml`` and ``schemas/**/*.json`` below the folder ``root``.
 
     ``promptkit.toml`` has the tables ``[backends.ID]`` and ``[profiles.ID]``, and may move the folders in ``[paths]``
-    (``prompts``, ``schemas``, ``inputs``). The id of a prompt or a schema is its path below its folder without the
-    ending, with "/". Raises InvalidConfigError with every fault of every file.
+    (``prompts``, ``schemas``, ``inputs``), also out of ``root``; nothing outside these folders is read. The id of a
+    prompt or a schema is its path below its folder without the ending, with "/". A template may include the text of
+    another file: ``{% include "fragments/tone.txt" %}``, named relative to the prompts folder. Files and folders whose
+    names start with a dot are ignored. A link to a folder is followed once if it stays inside.
+
+    Raises InvalidConfigError with every fault of every file: those of promptkit.toml, then those of prompts and
+    schemas by file, each by line.
     """
-    folder = Path(root)
-    source = SourceFiles(folder)
-    root_file = source.read_one(ROOT_FILE)
+    source = SourceFiles(_path_of(root))
+    root_file = source.read_root_file(ROOT_FILE)
     if isinstance(root_file, Failure):
         raise InvalidConfigError(root_file.failure())
-    settings = read_root(root_file.unwrap())
-    faults = list(settings.faults)
-    faults.extend(
-        Fault(file=ROOT_FILE, key=f"paths.{name}", message=f"there is no folder {settings.folders[name]!r}.")
-        for name in settings.named
-        if not (folder / settings.folders[name]).is_dir()
+    settings = read_root(parse_toml(root_file.unwrap()))
+    absent = [name for name in settings.named if not source.has_folder(settings.folders[name])]
+    settings = settings._replace(
+        faults=(*settings.faults, *(no_folder(name, settings) for name in absent)),
+        unsure=settings.unsure | set(absent),
     )
-    files = {f"backends.{name}": ROOT_FILE for name in settings.backends}
-    files |= {f"profiles.{name}": ROOT_FILE for name in settings.profiles}
-    prompts = _read_prompts(source, settings.folders["prompts"], files, faults)
-    schemas = _read_schemas(source, settings.folders["schemas"], files, faults)
-    definitions, inconsistent = assemble(
+    prompts, prompt_folder = _read_prompts(source, settings.folders["prompts"])
+    schemas, schema_folder = _read_schemas(source, settings.folders["schemas"])
+    definitions = assemble(
         settings,
         prompts,
         schemas,
-        files=files,
-        unread_schemas={key.removeprefix("schemas.") for key in files if key.startswith("schemas.")},
-        inputs_folder=(folder / settings.folders["inputs"]).absolute(),
+        {"prompts": prompt_folder, "schemas": schema_folder},
+        source.inputs_folder(settings.folders["inputs"]),
     )
-    if faults or inconsistent:
-        raise InvalidConfigError(*faults, *inconsistent)
-    return catalog_of(definitions)
+    if isinstance(definitions, Failure):
+        raise InvalidConfigError(*definitions.failure())
+    return catalog_of(definitions.unwrap())
 
 
-def _read_prompts(
-    source: SourceFiles, folder: str, files: dict[str, str], faults: list[Fault]
-) -> dict[str, PromptDefinition]:
-    prompts: dict[str, PromptDefinition] = {}
-    for found in source.below(folder, ".toml", faults):
-        files[f"prompts.{found.identifier}"] = found.name
-        draft = read_draft(found)
-        if isinstance(draft, Failure):
-            faults.extend(draft.failure())
-            continue
-        named = {file for _, file in draft.unwrap().content_files}
-        contents = {file: source.read_beside(found, file, within=folder) for file in named}
-        prompt = read_prompt(draft.unwrap(), contents)
-        faults.extend(prompt.faults)
-        if prompt.definition is not None:
-            prompts[found.identifier] = prompt.definition
-    return prompts
+def _path_of(root: Any) -> Path:
+    try:
+        path = os.fspath(root)
+    except Exception:  # noqa: BLE001  # a path object of the caller's can raise anything
+        path = None
+    if isinstance(path, str):
+        return Path(path)
+    message = f"Expected the path of a catalog's folder, got `{type(root).__name__}`."
+    raise InvalidConfigError(Fault(key="load_catalog.root", message=message))
 
 
-def _read_schemas(source: SourceFiles, folder: str, files: dict[str, str], faults: list[Fault]) -> dict[str, Any]:
-    schemas: dict[str, Any] = {}
-    for found in source.below(folder, ".json", faults):
-        files[f"schemas.{found.identifier}"] = found.name
-        schema = read_schema(found)
-        if isinstance(schema, Failure):
-            faults.append(schema.failure())
+def _documents(
+    source: SourceFiles, folder: str, ending: str, parse: Callable[[SourceFile], Result[Document, Fault]]
+) -> tuple[dict[str, Document], Folder, tuple[str, ...]]:
+    """Read the files of one kind, and give all names of the folder as well."""
+    walked = source.walk(folder)
+    names, misnamed = chosen(walked.files, ending, {name: source.shown(folder, name) for name in walked.files})
+    faults = [*walked.faults, *misnamed]
+    documents: dict[str, Document] = {}
+    for name in names:
+        document = source.read_below(folder, name, ending).bind(parse)
+        if isinstance(document, Failure):
+            faults.append(document.failure())
         else:
-            schemas[found.identifier] = schema.unwrap()
-    return schemas
+            documents[name.removesuffix(ending)] = document.unwrap()
+    ids = [name.removesuffix(ending) for name in names]
+    return documents, Folder(ids, tuple(faults), complete=not (walked.faults or misnamed)), walked.files
+
+
+def _read_prompts(source: SourceFiles, folder: str) -> tuple[dict[str, tuple[ReadPrompt, Gathered]], Folder]:
+    documents, found, names = _documents(source, folder, ".toml", parse_toml)
+    prompts: dict[str, tuple[ReadPrompt, Gathered]] = {}
+    for identifier, document in documents.items():
+        read = read_prompt(document, partial(source.read_text, folder, beside=identifier), names)
+        prompts[identifier] = (read, gather(read.facts.texts, partial(source.read_text, folder), names))
+    return prompts, found
+
+
+def _read_schemas(source: SourceFiles, folder: str) -> tuple[dict[str, Document], Folder]:
+    documents, found, _ = _documents(source, folder, ".json", parse_schema)
+    return documents, found

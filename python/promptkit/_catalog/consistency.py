@@ -2,142 +2,182 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from returns.result import Failure
 
+from promptkit._catalog.places import Found, sentence
+from promptkit._catalog.uses import first_use
+from promptkit._values.definitions import ignored_settings
 from promptkit._values.schemas import compile_schema
 from promptkit._values.templates import compile_template
-from promptkit.errors import Fault, listed, near
+from promptkit.errors import listed, near
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Iterator, Mapping
+    from collections.abc import Collection, Iterator
 
-    from promptkit._values.catalog import Definitions
-    from promptkit._values.contracts import OutputContract
-    from promptkit._values.definitions import PromptDefinition
-
-
-class Unread(NamedTuple):
-    """The ids of what is there and has faults of its own: a reference to it does not dangle."""
-
-    profiles: Container[str] = ()
-    backends: Container[str] = ()
-    schemas: Container[str] = ()
+    from promptkit._catalog.facts import BackendFacts, Name, ProfileFacts, PromptFacts, Text
+    from promptkit._catalog.fragments import Fragments
+    from promptkit._catalog.lines import Path
 
 
-class Everything:
-    """Contains whatever is asked for."""
+class Known(NamedTuple):
+    """What can be referred to, also what has faults of its own; None: it cannot be told, and nothing dangles."""
 
-    def __contains__(self, _: object) -> bool:
-        return True
-
-
-ALL_READ = Unread()
+    profiles: Collection[str] | None
+    backends: Mapping[str, BackendFacts] | None
+    schemas: Collection[str] | None
 
 
-def inconsistencies(definitions: Definitions, files: Mapping[str, str], unread: Unread = ALL_READ) -> tuple[Fault, ...]:
-    """Find every fault between definitions. ``files`` tells the file of a key such as "prompts.ID", where known."""
-    return (
-        *_profile_faults(definitions, files, unread),
-        *_schema_faults(definitions, files),
-        *(
-            fault
-            for identifier, prompt in definitions.prompts.items()
-            for fault in _prompt_faults(prompt, definitions, files.get(f"prompts.{identifier}"), unread)
-        ),
-    )
+def profile_faults(profile: ProfileFacts, known: Known) -> Iterator[Found]:
+    """Find what is wrong between a profile and its backend."""
+    if profile.backend is None or known.backends is None:
+        return
+    backend = known.backends.get(profile.backend)
+    if backend is None:
+        yield dangling("backend", profile.backend, known.backends, ("backend",))
+        return
+    extra = profile.settings.get("extra")
+    if backend.session_parameter is not None and isinstance(extra, Mapping) and backend.session_parameter in extra:
+        message = f"is the field that carries the session id of backend {profile.backend!r}: leave it out here."
+        yield Found(("extra", backend.session_parameter), message)
+    for name, why in ignored_settings(backend.kind, own_model=backend.model_path is not None).items():
+        if name in profile.settings:
+            yield Found((name,), f"has no effect on backend {profile.backend!r}: {why}; leave it out.")
 
 
-def dangling(kind: str, name: str, known: Collection[str], *, key: str, file: str | None) -> Fault:
-    """Make the fault for a reference to something that does not exist."""
+def schema_faults(schema: Any) -> Iterator[Found]:
+    """Find why a schema cannot be used; the path is that of its JSON Pointer."""
+    compiled = compile_schema(schema)
+    if isinstance(compiled, Failure):
+        fault = compiled.failure()
+        path = _followed(schema, fault.pointer)
+        yield Found(path, sentence(f"is not a usable JSON Schema: {fault.message}"))
+
+
+def _followed(document: Any, pointer: str) -> Path:
+    path: Path = ()
+    for step in pointer.split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(document, list | tuple) and name.isdecimal() and int(name) < len(document):
+            path, document = (*path, int(name)), document[int(name)]
+        elif isinstance(document, Mapping) and name in document:
+            path, document = (*path, name), document[name]
+        else:
+            break
+    return path
+
+
+def prompt_faults(prompt: PromptFacts, known: Known, fragments: Fragments) -> Iterator[Found]:
+    """Find what is wrong between a prompt and what it names, and inside its templates."""
+    if prompt.profile is not None and known.profiles is not None and prompt.profile not in known.profiles:
+        yield dangling("profile", prompt.profile, known.profiles, ("profile",))
+    yield from _contract_faults(prompt.schema, known)
+    for path in sorted(set(prompt.silent) & set(prompt.marked)):
+        yield Found((*path, "cache_control"), "marks a message without text, which backends refuse: leave it out.")
+    if any(text.path == ("session",) and not text.source for text in prompt.texts):
+        yield Found(("session",), "is empty: leave it out, and there is no session id.")
+    yield from _attachment_faults(prompt)
+    yield from _name_faults(prompt, fragments)
+
+
+def dangling(kind: str, name: str, known: Collection[str], path: Path) -> Found:
+    """Find a reference to something that does not exist."""
     message = (
         f"there is no {kind} {name!r}; the {kind}s are: {listed(known)}." if known else f"there is no {kind} {name!r}."
     )
-    return Fault(message=message, key=key, file=file, suggestion=near(name, known))
+    return Found(path, message, near(name, known))
 
 
-def _profile_faults(definitions: Definitions, files: Mapping[str, str], unread: Unread) -> Iterator[Fault]:
-    for identifier, profile in definitions.profiles.items():
-        if profile.backend not in definitions.backends and profile.backend not in unread.backends:
-            key, file = f"profiles.{identifier}.backend", files.get(f"profiles.{identifier}")
-            yield dangling("backend", profile.backend, definitions.backends, key=key, file=file)
-        backend = definitions.backends.get(profile.backend)
-        if backend is not None and backend.session_parameter in profile.extra:
-            key, file = f"profiles.{identifier}.extra.{backend.session_parameter}", files.get(f"profiles.{identifier}")
-            message = f"is the field that carries the session id of backend {backend.id!r}: leave it out here."
-            yield Fault(message=message, key=key, file=file)
+def _contract_faults(schema: str | Mapping[str, Any] | None, known: Known) -> Iterator[Found]:
+    path = ("output", "schema")
+    if isinstance(schema, str):
+        if known.schemas is not None and schema not in known.schemas:
+            yield dangling("schema", schema, known.schemas, path)
+    elif schema is not None:
+        for found in schema_faults(schema):
+            yield found._replace(path=(*path, *found.path))
 
 
-def _schema_faults(definitions: Definitions, files: Mapping[str, str]) -> Iterator[Fault]:
-    for identifier, schema in definitions.schemas.items():
-        yield from _uncompilable(schema, f"schemas.{identifier}", files.get(f"schemas.{identifier}"))
+def _attachment_faults(prompt: PromptFacts) -> Iterator[Found]:
+    declared = None if prompt.inputs is None else {each.name for each in prompt.inputs}
+    seen: set[tuple[Path, str]] = set()
+    for path, name, _ in prompt.attachments:
+        if declared is not None and name not in declared:
+            message = f"attaches the input {name!r}, which the prompt does not declare: add it to inputs."
+            yield Found(path, message, near(name, declared))
+        if (path[:-1], name) in seen:
+            yield Found(path, f"{name!r} is attached twice to one message.")
+        seen.add((path[:-1], name))
 
 
-def _uncompilable(schema: object, key: str, file: str | None) -> Iterator[Fault]:
-    compiled = compile_schema(schema)
-    if isinstance(compiled, Failure):
-        yield Fault(message=f"is not a usable JSON Schema: {compiled.failure()}", key=key, file=file)
-
-
-def _prompt_faults(
-    prompt: PromptDefinition, definitions: Definitions, file: str | None, unread: Unread
-) -> Iterator[Fault]:
-    where = f"prompts.{prompt.id}"
-    profile = prompt.profile
-    if profile is not None and profile not in definitions.profiles and profile not in unread.profiles:
-        yield dangling("profile", profile, definitions.profiles, key=f"{where}.profile", file=file)
-    yield from _contract_faults(prompt.output, definitions, f"{where}.output.schema", file, unread)
-    used_variables: set[str] = set()
-    used_inputs: set[str] = set()
-    whole = True
-    for index, message in enumerate(prompt.messages):
-        key = f"{where}.messages[{index}].attachments"
-        yield from _undeclared("input", message.attachments, prompt.inputs, key=key, file=file)
-        used_inputs |= set(message.attachments)
-    sources = [(f"{where}.messages[{index}].content", message.content) for index, message in enumerate(prompt.messages)]
-    if prompt.session is not None:
-        sources.append((f"{where}.session", prompt.session))
-    for key, source in sources:
-        compiled = compile_template(source)
+def _name_faults(prompt: PromptFacts, fragments: Fragments) -> Iterator[Found]:
+    """Compare the names that are declared with those that the templates use."""
+    variables: set[str] = set()
+    inputs = {each.name for each in prompt.attachments}
+    whole = prompt.complete and fragments.complete
+    for text in prompt.texts:
+        if text.path in fragments.broken:
+            continue
+        compiled = compile_template(text.source, fragments.texts)
         if isinstance(compiled, Failure):
             whole = False
             fault = compiled.failure()
-            line = "" if fault.line is None else f" (line {fault.line} of the template)"
-            yield Fault(message=fault.message + line, key=key, file=file)
+            yield _in_text(text, sentence(fault.message), fault.line, fragments, fragment=fault.fragment, itself=True)
             continue
         template = compiled.unwrap()
-        yield from _undeclared("variable", template.variables, prompt.variables, key=key, file=file)
-        yield from _undeclared("input", template.inputs, prompt.inputs, key=key, file=file)
-        used_variables |= template.variables | template.functions
-        used_inputs.update(prompt.inputs if template.all_inputs else template.inputs)
+        yield from _undeclared("variable", template.variables, prompt.variables, text, fragments)
+        yield from _undeclared("input", template.inputs, prompt.inputs, text, fragments)
+        variables |= template.variables | template.functions
+        inputs |= {each.name for each in prompt.inputs or ()} if template.all_inputs else template.inputs
     if whole:
-        yield from _unused("variable", prompt.variables, used_variables, key=f"{where}.variables", file=file)
-        yield from _unused("input", prompt.inputs, used_inputs, key=f"{where}.inputs", file=file)
-
-
-def _contract_faults(
-    contract: OutputContract, definitions: Definitions, key: str, file: str | None, unread: Unread
-) -> Iterator[Fault]:
-    if isinstance(contract.schema, str):
-        if contract.schema not in definitions.schemas and contract.schema not in unread.schemas:
-            yield dangling("schema", contract.schema, definitions.schemas, key=key, file=file)
-    elif contract.schema is not None:
-        yield from _uncompilable(contract.schema, key, file)
+        yield from _unused("variable", prompt.variables, variables)
+        yield from _unused("input", prompt.inputs, inputs)
 
 
 def _undeclared(
-    kind: str, used: Collection[str], declared: Collection[str], *, key: str, file: str | None
-) -> Iterator[Fault]:
-    for name in sorted(set(used) - set(declared)):
+    kind: str, used: Collection[str], names: Collection[Name] | None, text: Text, fragments: Fragments
+) -> Iterator[Found]:
+    if names is None:
+        return
+    declared = {each.name for each in names}
+    for name in sorted(set(used) - declared):
         message = f"uses the {kind} {name!r}, which the prompt does not declare: add it to {kind}s."
-        yield Fault(message=message, key=key, file=file, suggestion=near(name, declared))
+        yield _first_used(kind, name, message, text, fragments)._replace(suggestion=near(name, declared))
 
 
-def _unused(
-    kind: str, declared: Collection[str], used: Collection[str], *, key: str, file: str | None
-) -> Iterator[Fault]:
-    for name in declared:
-        if name not in used:
-            message = f"declares the {kind} {name!r}, which no template of the prompt uses."
-            yield Fault(message=message, key=key, file=file, suggestion=near(name, set(used) - set(declared)))
+def _first_used(kind: str, name: str, message: str, text: Text, fragments: Fragments) -> Found:
+    """Say it where the name stands first: in the text, else in a fragment that it includes."""
+    line = first_use(text.source, name, of_inputs=kind == "input")
+    if line is None:
+        for fragment in fragments.files:
+            inside = first_use(fragments.texts[fragment], name, of_inputs=kind == "input")
+            if inside is not None:
+                return _in_text(text, message, inside, fragments, fragment=fragment)
+    return _in_text(text, message, line, fragments)
+
+
+def _in_text(
+    text: Text,
+    message: str,
+    line: int | None,
+    fragments: Fragments,
+    *,
+    fragment: str | None = None,
+    itself: bool = False,
+) -> Found:
+    """Find something at a line of a text or of a fragment; ``itself``: whoever uses it."""
+    file = text.file if fragment is None else fragments.files.get(fragment)
+    if file is None and "\n" not in text.source:
+        line = None
+    return Found(() if itself and file is not None else text.path, message, line=line, file=file)
+
+
+def _unused(kind: str, declared: Collection[Name] | None, used: Collection[str]) -> Iterator[Found]:
+    names = declared or ()
+    user = "template or attachment" if kind == "input" else "template"
+    for path, name, sound in names:
+        if name not in used and sound:
+            message = f"declares the {kind} {name!r}, which no {user} of the prompt uses."
+            yield Found(path, message, near(name, set(used) - {each.name for each in names}))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, get_args, get_origin
+from functools import cache
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast, get_args, get_origin
 
 import msgspec
 
+from promptkit._catalog.places import Found, located, sentence
 from promptkit._values.construction import Checked
-from promptkit.errors import Fault, InvalidConfigError, near
+from promptkit.errors import InvalidConfigError, listed, near
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,66 +20,83 @@ ABSENT: Any = object()  # where a field is missing or has faults of its own: the
 
 
 class Read(NamedTuple, Generic[D]):
-    """What a table says: a definition, unless it cannot be built, and every fault."""
+    """What a table says: a definition, unless it cannot be built, and every fault, with paths inside the table."""
 
     definition: D | None
-    faults: tuple[Fault, ...]
+    found: tuple[Found, ...]
 
 
-def read_table(cls: type[D], table: Mapping[str, Any], *, key: str, given: Mapping[str, Any] | None = None) -> Read[D]:
+def read_table(cls: type[D], table: Mapping[str, Any], *, given: Mapping[str, Any] | None = None) -> Read[D]:
     """Build a definition from a table. ``given`` has fields that are known from elsewhere, such as the id."""
     fields = {field.name: field for field in msgspec.structs.fields(cls)}
     known = fields.keys() - (given or {}).keys()
-    faults: list[Fault] = []
+    found: list[Found] = []
     values: dict[str, Any] = dict(given or {})
     for name, value in table.items():
         if name in known:
-            values[name], found = _read_value(fields[name].type, value, _join(key, name))
-            faults.extend(found)
+            values[name], inside = _read_value(fields[name].type, value)
+            found.extend(each._replace(path=(name, *each.path)) for each in inside)
         else:
-            suggestion = near(name, known)
-            faults.append(Fault(key=_join(key, name), message="is not a key of this table.", suggestion=suggestion))
+            suggestion = near(name, sorted(known))
+            keys = "" if suggestion else f"; its keys are: {listed(known, most=20)}"
+            found.append(Found((name,), f"is not a key of this table{keys}.", suggestion))
     for name in sorted(known):
         if fields[name].required and name not in table:
             values[name] = ABSENT
-            faults.append(Fault(key=_join(key, name), message="is missing."))
-    built = _construct(cls, values, key)
-    return Read(built.definition, (*faults, *built.faults))
+            found.append(Found((name,), "is missing."))
+    built = _construct(cls, values, table)
+    return Read(None if found else built.definition, (*found, *built.found))
 
 
-def _construct(cls: type[D], values: dict[str, Any], key: str) -> Read[D]:
+def _construct(cls: type[D], values: dict[str, Any], table: Mapping[str, Any]) -> Read[D]:
     reported = {f"{cls.__name__}.{name}" for name, value in values.items() if value is ABSENT}
     try:
-        return Read(cls(**values), ())
+        _configured(cls)(**values)
     except InvalidConfigError as error:
-        prefix = cls.__name__ + "."
-        faults = tuple(
-            msgspec.structs.replace(fault, key=_join(key, (fault.key or "").removeprefix(prefix)))
+        found = tuple(
+            Found(_path(cls, table, fault.key or ""), sentence(fault.message), fault.suggestion)
             for fault in error.faults
             if fault.key not in reported
         )
-        return Read(None, faults)
+        return Read(None, found)
+    return Read(cls(**values), ())
 
 
-def _read_value(annotation: Any, value: Any, key: str) -> tuple[Any, tuple[Fault, ...]]:
+def _path(cls: type[Checked], table: Mapping[str, Any], key: str) -> tuple[str | int, ...]:
+    place = key.removeprefix(cls.__name__ + ".")
+    # An id stands in no table: it is the name of the table or of the file.
+    return () if place == "id" else located(table, place)
+
+
+@cache
+def _configured(cls: type[D]) -> type[D]:
+    """Give the definition in a form whose faults come one by one, also when it is a value of requests too."""
+    if issubclass(cls.refused_with, InvalidConfigError):
+        return cls
+    namespace = {"refused_with": InvalidConfigError}
+    made: Any = msgspec.defstruct(cls.__name__, [], bases=(cls,), namespace=namespace, frozen=True, kw_only=True)
+    return cast("type[D]", made)
+
+
+def _read_value(annotation: Any, value: Any) -> tuple[Any, tuple[Found, ...]]:
     """Read nested tables and arrays of tables; leave all other values to the definition's own check."""
     table = _table_type(annotation)
     if table is not None:
         if isinstance(value, dict):
-            return _or_absent(read_table(table, value, key=key))
-        return ABSENT, (Fault(key=key, message=f"Expected a table, got {_toml_kind(value)}."),)
+            return _or_absent(read_table(table, value))
+        return ABSENT, (Found((), f"Expected a table, got {_toml_kind(value)}."),)
     element = _table_type(get_args(annotation)[0]) if get_origin(annotation) is tuple else None
     if element is None:
         return value, ()
-    if not (isinstance(value, list) and all(isinstance(item, dict) for item in value)):
-        return ABSENT, (Fault(key=key, message=f"Expected an array of tables, got {_toml_kind(value)}."),)
-    read = [read_table(element, item, key=f"{key}[{index}]") for index, item in enumerate(value)]
-    items = tuple(item.definition for item in read)
-    return ABSENT if None in items else items, tuple(fault for item in read for fault in item.faults)
+    if not isinstance(value, list):
+        return ABSENT, (Found((), f"Expected an array of tables, got {_toml_kind(value)}."),)
+    read = [_read_value(element, item) for item in value]
+    found = tuple(each._replace(path=(i, *each.path)) for i, (_, inside) in enumerate(read) for each in inside)
+    return ABSENT if found else tuple(item for item, _ in read), found
 
 
-def _or_absent(read: Read[Any]) -> tuple[Any, tuple[Fault, ...]]:
-    return ABSENT if read.definition is None else read.definition, read.faults
+def _or_absent(read: Read[Any]) -> tuple[Any, tuple[Found, ...]]:
+    return ABSENT if read.definition is None else read.definition, read.found
 
 
 def _table_type(annotation: Any) -> type[Checked] | None:
@@ -91,7 +110,3 @@ def _table_type(annotation: Any) -> type[Checked] | None:
 def _toml_kind(value: Any) -> str:
     names = {bool: "a boolean", int: "an integer", float: "a float", str: "a string", list: "an array", dict: "a table"}
     return names.get(type(value), f"a {type(value).__name__}")
-
-
-def _join(key: str, name: str) -> str:
-    return f"{key}.{name}" if key else name

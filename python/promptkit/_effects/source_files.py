@@ -3,64 +3,117 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+import posixpath
+from collections import deque
+from pathlib import Path
+from typing import NamedTuple
 
 from returns.result import Failure, Result, Success
 
-from promptkit._catalog.files import SourceFile
+from promptkit._catalog.files import SourceFile, as_text
+from promptkit._catalog.prompts import Neighbour
 from promptkit._effects.confined import read_confined
 from promptkit.errors import Fault
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 MAX_SOURCE_BYTES = 16 * 2**20
 
 
+class Walk(NamedTuple):
+    """The files below a folder, named relative to it with "/", and what could not be looked at."""
+
+    files: tuple[str, ...]
+    faults: tuple[Fault, ...]
+
+
 class SourceFiles:
-    """Reads the files below one root; names are relative to it, with "/"."""
+    """Reads the files below one root; names for people are relative to it, with "/"."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def read_one(self, name: str) -> Result[SourceFile, Fault]:
-        """Read one file of the root by its name."""
-        if not self._root.is_dir():
+    def read_root_file(self, name: str) -> Result[SourceFile, Fault]:
+        """Read the file that the root has to have."""
+        if not os.path.isdir(self._root):  # noqa: PTH112  # Path.is_dir raises for some names
             return Failure(Fault(file=str(self._root), message="is not a folder."))
-        if not (self._root / name).exists():
+        if not os.path.lexists(self._root / name):
             return Failure(Fault(file=str(self._root), message=f"has no {name}: a catalog's folder has one."))
-        content = read_confined(self._root / name, within=self._root, limit=MAX_SOURCE_BYTES)
+        return self._read(name, name, name, self._root)
+
+    def has_folder(self, folder: str) -> bool:
+        """Say whether a folder is there."""
+        return os.path.isdir(self._root / folder)  # noqa: PTH112  # Path.is_dir raises for some names
+
+    def inputs_folder(self, folder: str) -> Path:
+        """Give the absolute path of a folder."""
+        return (self._root / folder).absolute()
+
+    def read_below(self, folder: str, name: str, ending: str) -> Result[SourceFile, Fault]:
+        """Read one of the files of a walk; its id is its name without the ending."""
+        return self._read(self.shown(folder, name), name, name.removesuffix(ending), self._root / folder)
+
+    def _read(self, shown: str, name: str, identifier: str, top: Path) -> Result[SourceFile, Fault]:
+        content = read_confined(top / name, within=top, limit=MAX_SOURCE_BYTES)
         if isinstance(content, Failure):
-            return Failure(Fault(file=name, message=content.failure()))
-        return Success(SourceFile(name, name, content.unwrap()))
+            return Failure(Fault(file=shown, message=content.failure()))
+        return Success(SourceFile(shown, identifier, content.unwrap()))
 
-    def below(self, folder: str, ending: str, faults: list[Fault]) -> Iterator[SourceFile]:
-        """Read all files with this ending below a folder, by name. What cannot be read is a fault."""
+    def read_text(self, folder: str, name: str, *, beside: str = "") -> Neighbour:
+        """Read a text below a folder, by its name relative to that of ``beside``."""
+        name = posixpath.join(posixpath.dirname(beside), name)
+        file = self.shown(folder, posixpath.normpath(name))
         top = self._root / folder
-        found = list(_walk(top, lambda error: faults.append(self._unreadable(error))))
-        for path in sorted(found, key=Path.as_posix):
-            if path.suffix != ending:
+        content = read_confined(top / name, within=top, limit=MAX_SOURCE_BYTES)
+        if isinstance(content, Failure):
+            return Neighbour(file, Failure(content.failure()))
+        return Neighbour(file, as_text(content.unwrap(), file))
+
+    def shown(self, folder: str, name: str) -> str:
+        """Give a file's name for people."""
+        path = self._root / folder / name
+        return Path(os.path.relpath(path, self._root)).as_posix()
+
+    def walk(self, folder: str) -> Walk:
+        """Find all files below a folder, those whose names start with a dot apart.
+
+        A link to a folder inside is followed, once: what its links lead to is found where they are. A link to a folder
+        that it is in is not, and one that leads outside is a fault.
+        """
+        top = self._root / folder
+        if not os.path.lexists(top):
+            return Walk((), ())
+        files: list[str] = []
+        faults: list[Fault] = []
+        followed: set[str] = set()
+        whole = os.path.realpath(top)
+        left = deque([("", whole)])
+        while left:
+            below, real = left.popleft()
+            try:
+                entries = sorted(os.scandir(real), key=lambda entry: entry.name)
+            except OSError as error:
+                faults.append(Fault(file=self.shown(folder, below), message=f"cannot be read: {error.strerror}."))
                 continue
-            name = PurePosixPath(os.path.relpath(path, self._root)).as_posix()
-            content = read_confined(path, within=top, limit=MAX_SOURCE_BYTES)
-            if isinstance(content, Failure):
-                faults.append(Fault(file=name, message=content.failure()))
-            else:
-                identifier = path.relative_to(top).with_suffix("").as_posix()
-                yield SourceFile(name, identifier, content.unwrap())
+            for entry in entries:
+                name = posixpath.join(below, entry.name)
+                if entry.name.startswith("."):
+                    continue
+                if not _is_folder(entry):
+                    files.append(name)
+                    continue
+                inner = os.path.realpath(entry.path)
+                if entry.is_symlink():
+                    if not Path(inner).is_relative_to(whole):
+                        faults.append(Fault(file=self.shown(folder, name), message="is a link out of the folder."))
+                        continue
+                    if entry.path in followed or Path(real).is_relative_to(inner):
+                        continue
+                    followed.add(entry.path)
+                left.append((name, inner))
+        return Walk(tuple(sorted(files)), tuple(faults))
 
-    def _unreadable(self, error: OSError) -> Fault:
-        name = PurePosixPath(os.path.relpath(error.filename, self._root)).as_posix()
-        return Fault(file=name, message=f"cannot be read: {error.strerror}.")
 
-    def read_beside(self, source: SourceFile, file: str, *, within: str) -> Result[bytes, str]:
-        """Read a file that another one names, relative to that one and inside the folder."""
-        path = (self._root / source.name).parent / file
-        return read_confined(path, within=self._root / within, limit=MAX_SOURCE_BYTES)
-
-
-def _walk(top: Path, on_error: Callable[[OSError], None]) -> Iterator[Path]:
-    for folder, _, names in os.walk(top, onerror=on_error if top.exists() else None):
-        for name in names:
-            yield Path(folder) / name
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that goes round in circles: what reads it says so
+        return False

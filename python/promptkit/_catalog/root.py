@@ -1,0 +1,122 @@
+"""promptkit.toml: backends, profiles, and the folders of the rest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from returns.result import Failure, Result
+
+from promptkit._catalog.facts import BackendFacts, ProfileFacts, backend_facts, profile_facts
+from promptkit._catalog.lines import Lines
+from promptkit._catalog.places import Found, in_file
+from promptkit._catalog.tables import read_table
+from promptkit._values.definitions import Backend, Profile
+from promptkit.errors import Fault, near
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from promptkit._catalog.files import Document
+
+ROOT_FILE = "promptkit.toml"
+TABLES = ("backends", "profiles", "paths")
+FOLDERS = ("prompts", "schemas", "inputs")
+
+
+class Root(NamedTuple):
+    """What promptkit.toml says, and what can be told of definitions with faults.
+
+    The facts of a section are None when it cannot be read. ``named`` are the folders that the file names itself, and
+    ``unsure`` those of which it does not say clearly where they are.
+    """
+
+    backends: dict[str, Backend]
+    profiles: dict[str, Profile]
+    backend_facts: dict[str, BackendFacts] | None
+    profile_facts: dict[str, ProfileFacts] | None
+    folders: dict[str, str]
+    named: tuple[str, ...]
+    unsure: frozenset[str]
+    lines: Lines
+    faults: tuple[Fault, ...]
+
+
+def read_root(parsed: Result[Document, Fault]) -> Root:
+    """Read promptkit.toml."""
+    defaults = {name: name for name in FOLDERS}
+    if isinstance(parsed, Failure):
+        unsure = frozenset(FOLDERS)
+        return Root({}, {}, None, None, defaults, (), unsure, Lines(), (parsed.failure(),))
+    document = parsed.unwrap()
+    tables: Mapping[str, Any] = document.value
+    found = [
+        Found((name,), "is not a table of this file.", near(name, TABLES)) for name in tables if name not in TABLES
+    ]
+    backends = _read_section(Backend, backend_facts, "backends", tables.get("backends", {}))
+    profiles = _read_section(Profile, profile_facts, "profiles", tables.get("profiles", {}))
+    folders, misplaced = _read_folders(tables.get("paths", {}))
+    found.extend((*backends.found, *profiles.found, *misplaced))
+    return Root(
+        backends=backends.definitions,
+        profiles=profiles.definitions,
+        backend_facts=backends.facts,
+        profile_facts=profiles.facts,
+        folders=defaults | folders,
+        named=tuple(folders),
+        unsure=frozenset(
+            name
+            for name in FOLDERS
+            for each in misplaced
+            if each.path == ("paths",) or name in {each.path[-1], each.suggestion}
+        ),
+        lines=document.lines,
+        faults=tuple(in_file(each, document.source.name, document.lines) for each in found),
+    )
+
+
+def no_folder(name: str, root: Root) -> Fault:
+    """Make the fault for a folder that is named and not there."""
+    found = Found(("paths", name), f"there is no folder {root.folders[name]!r}.")
+    return in_file(found, ROOT_FILE, root.lines)
+
+
+class _Section(NamedTuple):
+    """The definitions of one kind, and the facts of all of them or None."""
+
+    definitions: dict[str, Any]
+    facts: dict[str, Any] | None
+    found: list[Found]
+
+
+def _read_section(cls: type[Any], facts_of: Callable[..., Any], name: str, tables: Any) -> _Section:
+    if not isinstance(tables, dict):
+        return _Section({}, None, [Found((name,), f"Expected tables, [{name}.ID].")])
+    definitions: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
+    found: list[Found] = []
+    for identifier, table in tables.items():
+        if not isinstance(table, dict):
+            found.append(Found((name, identifier), f"Expected a table, [{name}.ID]."))
+            facts[identifier] = facts_of({}, ())
+            continue
+        read = read_table(cls, table, given={"id": identifier})
+        found.extend(each._replace(path=(name, identifier, *each.path)) for each in read.found)
+        facts[identifier] = facts_of(table, [each.path for each in read.found])
+        if read.definition is not None:
+            definitions[identifier] = read.definition
+    return _Section(definitions, facts, found)
+
+
+def _read_folders(table: Any) -> tuple[dict[str, str], list[Found]]:
+    if not isinstance(table, dict):
+        return {}, [Found(("paths",), "Expected a table.")]
+    found: list[Found] = []
+    folders: dict[str, str] = {}
+    for name, folder in table.items():
+        if name not in FOLDERS:
+            found.append(Found(("paths", name), "is not a folder's key.", near(name, FOLDERS)))
+        elif not isinstance(folder, str) or not folder or "\0" in folder:
+            found.append(Found(("paths", name), "Expected the path of a folder."))
+        else:
+            folders[name] = folder
+    return folders, found
