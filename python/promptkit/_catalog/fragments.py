@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from promptkit._catalog.facts import Text
     from promptkit._catalog.lines import Path
 
+MAX_INCLUDES = 1000  # rendered for one text; fragments that double what they include would go on for ever
+MAX_DEPTH = 50  # each is rendered inside the one before
 OUTSIDE = "is no name of a file below the prompts folder: separate folders with /, without .. and no / at the start."
 IN_PYTHON = "a prompt made in Python has no prompts folder: put the text into content."
 
@@ -67,47 +69,93 @@ def gather(texts: Collection[Text], read: Callable[[str], Neighbour], names: Col
 
     ``read`` gives a fragment by its name; ``names`` are the files that there are.
     """
-    found: list[Found] = []
-    faults: list[Fault] = []
+    gathering = _Gathering(read, names)
     broken: list[Path] = []
-    roots: list[_Edge] = []
+    roots: dict[Path, list[_Edge]] = {}
     for text in texts:
         path = text.path if text.file is None else ()
-        edges, untold = _edges(text.source, path, text.file)
-        roots.extend(edges)
-        found.extend(untold)
+        roots[text.path], untold = _edges(text.source, path, text.file)
+        gathering.found.extend(untold)
         broken.extend(text.path for _ in untold)
-    sources: dict[str, str] = {}
-    files: dict[str, str] = {}
-    graph: dict[str, list[_Edge]] = {}
-    left = list(reversed(roots))
-    while left:
-        edge = left.pop()
-        if edge.name in sources:
-            continue
-        fragment = read(edge.name) if _is_inside(edge.name) else Neighbour(edge.name, Failure(OUTSIDE))
+    edges = [edge for each in roots.values() for edge in each]
+    gathering.load(edges)
+    sizes = gathering.sizes(edges)
+    for path, each in roots.items():
+        total = sum(sizes.get(edge.name, (0, 0))[0] for edge in each)
+        depth = max((sizes.get(edge.name, (0, 0))[1] for edge in each), default=0)
+        if total > MAX_INCLUDES or depth > MAX_DEPTH:
+            gathering.found.append(_at(each[0], _too_much(total, depth)))
+            broken.append(path)
+    return gathering.gathered(broken)
+
+
+class _Gathering:
+    """The fragments that were found so far, and what each includes."""
+
+    def __init__(self, read: Callable[[str], Neighbour], names: Collection[str]) -> None:
+        self._read = read
+        self._names = names
+        self._sources: dict[str, str] = {}
+        self._files: dict[str, str] = {}
+        self._graph: dict[str, list[_Edge]] = {}
+        self._faults: list[Fault] = []
+        self.found: list[Found] = []
+
+    def load(self, edges: list[_Edge]) -> None:
+        """Read what these includes name, and what that includes."""
+        left = list(reversed(edges))
+        while left:
+            edge = left.pop()
+            if edge.name not in self._sources:
+                self._load(edge)
+                left.extend(reversed(self._graph[edge.name]))
+
+    def _load(self, edge: _Edge) -> None:
+        fragment = self._read(edge.name) if _is_inside(edge.name) else Neighbour(edge.name, Failure(OUTSIDE))
+        self._graph[edge.name] = []
         if isinstance(fragment.text, Failure):
             why = fragment.text.failure()
             if isinstance(why, Fault):
-                faults.append(why)
+                self._faults.append(why)
             else:
-                found.append(_at(edge, f"includes {edge.name!r}, which {why}", near(edge.name, names)))
-            graph.setdefault(edge.name, [])
-            continue
-        sources[edge.name], files[edge.name] = fragment.text.unwrap(), fragment.file
-        graph[edge.name], untold = _edges(sources[edge.name], (), fragment.file)
-        found.extend(untold)
-        if untold:
-            sources[edge.name] = ""
-        left.extend(reversed(graph[edge.name]))
-    for loop in _loops([edge.name for edge in roots], graph):
-        first, second = loop[0], loop[1 % len(loop)]
-        edge = next(edge for edge in graph[first] if edge.name == second)
-        found.append(_at(edge, f"includes itself without an end: {' -> '.join([*loop, first])}."))
-        sources[first] = ""
-    kept = {name: sources.get(name, "") for name in sorted(graph)}
-    whole = not (found or faults)
-    return Gathered(Fragments(kept, files, broken, complete=whole), tuple(found), tuple(faults))
+                self.found.append(_at(edge, f"includes {edge.name!r}, which {why}", near(edge.name, self._names)))
+            return
+        source = fragment.text.unwrap()
+        self._files[edge.name] = fragment.file
+        self._graph[edge.name], untold = _edges(source, (), fragment.file)
+        self._sources[edge.name] = "" if untold else source
+        self.found.extend(untold)
+
+    def sizes(self, edges: list[_Edge]) -> dict[str, tuple[int, int]]:
+        """Give for each fragment how many are rendered for it, itself included, and how deep they are inside it.
+
+        Where fragments include themselves there are no sizes: the first of each loop becomes empty.
+        """
+        loops, order = _walked([edge.name for edge in edges], self._graph)
+        for loop in loops:
+            first, second = loop[0], loop[1 % len(loop)]
+            edge = next(edge for edge in self._graph[first] if edge.name == second)
+            self.found.append(_at(edge, f"includes itself without an end: {' -> '.join([*loop, first])}."))
+            self._sources[first] = ""
+        if loops:
+            return {}
+        sizes: dict[str, tuple[int, int]] = {}
+        for name in order:
+            inner = [sizes[edge.name] for edge in self._graph[name]]
+            sizes[name] = (1 + sum(count for count, _ in inner), 1 + max((depth for _, depth in inner), default=0))
+        return sizes
+
+    def gathered(self, broken: list[Path]) -> Gathered:
+        """Give what was found."""
+        texts = {name: self._sources.get(name, "") for name in sorted(self._graph)}
+        whole = not (self.found or self._faults)
+        return Gathered(Fragments(texts, self._files, broken, complete=whole), tuple(self.found), tuple(self._faults))
+
+
+def _too_much(total: int, depth: int) -> str:
+    if depth > MAX_DEPTH:
+        return f"includes fragments inside each other {depth} deep, and at most {MAX_DEPTH} are rendered."
+    return f"includes {total} fragments in all, each as often as it is rendered, and at most {MAX_INCLUDES} are."
 
 
 def _edges(source: str, path: Path, file: str | None) -> tuple[list[_Edge], list[Found]]:
@@ -129,10 +177,13 @@ def _at(edge: _Edge, message: str, suggestion: str | None = None) -> Found:
     return Found(edge.path, message, suggestion, edge.line, edge.file)
 
 
-def _loops(roots: list[str], graph: Mapping[str, list[_Edge]]) -> list[list[str]]:
-    """Find fragments that include themselves; each loop starts with its first name, whoever enters it where."""
+def _walked(roots: list[str], graph: Mapping[str, list[_Edge]]) -> tuple[list[list[str]], list[str]]:
+    """Find fragments that include themselves, and the order in which each comes after those that it includes.
+
+    A loop starts with its first name, whoever enters it where.
+    """
     loops: list[list[str]] = []
-    done: set[str] = set()
+    done: dict[str, None] = {}
     for root in roots:
         way: dict[str, None] = {}
         left = [(root, False)]
@@ -140,7 +191,7 @@ def _loops(roots: list[str], graph: Mapping[str, list[_Edge]]) -> list[list[str]
             name, after = left.pop()
             if after:
                 del way[name]
-                done.add(name)
+                done[name] = None
             elif name in way:
                 loop = list(way)[list(way).index(name) :]
                 start = loop.index(min(loop))
@@ -148,5 +199,5 @@ def _loops(roots: list[str], graph: Mapping[str, list[_Edge]]) -> list[list[str]
             elif name not in done:
                 way[name] = None
                 left.append((name, True))
-                left.extend((edge.name, False) for edge in reversed(graph.get(name, [])))
-    return loops
+                left.extend((edge.name, False) for edge in reversed(graph[name]))
+    return loops, list(done)

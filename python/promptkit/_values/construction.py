@@ -51,7 +51,7 @@ def _converter(annotation: Any) -> Reader:
         converted = msgspec.convert({"value": value}, holder, builtin_types=(bytes,)).value  # type: ignore[attr-defined]  # made above
         if isinstance(converted, str):
             return frozen_json(converted)
-        if isinstance(converted, int) and not INTEGERS[0] <= converted <= INTEGERS[1]:
+        if isinstance(converted, int) and not _fits(converted):
             msg = f"{shown(converted)} is out of range: from -2**63 to 2**64 - 1"
             raise UnfitError(msg)
         if isinstance(converted, dict):
@@ -101,19 +101,24 @@ def _json_mapping(value: Any) -> Any:
     return frozen_mapping(value)
 
 
-INTEGERS = (-(2**63), 2**64 - 1)  # that every reader of JSON with integers takes
 FIELD = re.compile(r"[.\[]")  # what follows the name of a field in the place of a problem
 _BLANKS: dict[Any, Any] = {str: "unknown", int: 1}
 _PLAIN = {str: str, str | None: str, bool: bool, int: int, int | None: int}
 
 
+def _fits(number: int) -> bool:
+    """Say whether a reader of JSON with integers of 64 bits takes a number."""
+    return -(2**63) <= number < 2**64
+
+
 def _plain(annotation: Any) -> Reader:
     """Read one of the commonest kinds without asking the converter when the value is just that."""
-    expected = _PLAIN[annotation]
+    expected: Any = _PLAIN[annotation]
+    fits: Any = str.isascii if expected is str else _fits
     otherwise = _converter(annotation)
 
     def read(value: Any) -> Any:
-        if type(value) is expected and (value.isascii() if expected is str else abs(value) < 2**63):
+        if type(value) is expected and fits(value):
             return value
         return otherwise(value)
 
