@@ -8,7 +8,7 @@ from returns.result import Failure, Result
 
 from promptkit._catalog.places import Found, sentence
 from promptkit._catalog.prompts import Neighbour
-from promptkit._values.templates import Include, TemplateFault, includes_of
+from promptkit._values.templates import Include, TemplateFault, compile_template, includes_of
 from promptkit.errors import Fault, near
 
 if TYPE_CHECKING:
@@ -123,8 +123,10 @@ class _Gathering:
         source = fragment.text.unwrap()
         self._files[edge.name] = fragment.file
         self._graph[edge.name], untold = _edges(source, (), fragment.file)
-        self._sources[edge.name] = "" if untold else source
-        self.found.extend(untold)
+        wrong = untold or _alone(source, self._graph[edge.name], fragment.file)
+        # Empty, it hides nothing of the texts that include it.
+        self._sources[edge.name] = "" if wrong else source
+        self.found.extend(wrong)
 
     def sizes(self, edges: list[_Edge]) -> dict[str, tuple[int, int]]:
         """Give for each fragment how many are rendered for it, itself included, and how deep they are inside it.
@@ -160,6 +162,8 @@ def _too_much(total: int, depth: int) -> str:
 
 def _edges(source: str, path: Path, file: str | None) -> tuple[list[_Edge], list[Found]]:
     """Give the includes of a text, or why they cannot be told."""
+    if "include" not in source:  # most have none; whether they compile is asked later
+        return [], []
     # In a text of one line the line says nothing, unless the text is a file.
     counts = file is not None or "\n" in source
     included: Result[tuple[Include, ...], TemplateFault] = includes_of(source)
@@ -167,6 +171,15 @@ def _edges(source: str, path: Path, file: str | None) -> tuple[list[_Edge], list
         fault = included.failure()
         return [], [Found(path, sentence(fault.message), line=fault.line if counts else None, file=file)]
     return [_Edge(each.name, each.line if counts else None, path, file) for each in included.unwrap()], []
+
+
+def _alone(source: str, edges: list[_Edge], file: str) -> list[Found]:
+    """Say why a fragment does not compile, whatever it includes."""
+    compiled = compile_template(source, dict.fromkeys((edge.name for edge in edges), ""))
+    if isinstance(compiled, Failure):
+        fault = compiled.failure()
+        return [Found((), sentence(fault.message), line=fault.line, file=file)]
+    return []
 
 
 def _is_inside(name: str) -> bool:

@@ -13,7 +13,8 @@ import json
 import re
 import tomllib
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, NamedTuple
 
 Path = tuple[str | int, ...]
@@ -31,23 +32,33 @@ JSON_SCALAR = re.compile(r"[^,\]}\s]+")
 
 
 class Lines:
-    """The lines of one document; ``Lines()`` knows none."""
+    """The lines of one document, found when the first is asked for; ``Lines()`` knows none."""
 
-    def __init__(self, places: Mapping[Path, int] | None = None, texts: Mapping[Path, int] | None = None) -> None:
-        self._places = places or {}
-        self._texts = texts or {}
+    def __init__(self, find: Callable[[], _Places] | None = None) -> None:
+        self._find = find
+
+    @cached_property
+    def _places(self) -> _Places:
+        return _Places({}, {}) if self._find is None else self._find()
 
     def of(self, path: Path) -> int | None:
         """Give the line of a path, or of the closest table around it when it is not there: of what is missing."""
         for end in range(len(path), -1, -1):
-            if path[:end] in self._places:
-                return self._places[path[:end]]
+            if path[:end] in self._places.lines:
+                return self._places.lines[path[:end]]
         return None
 
     def inside(self, path: Path, line: int) -> int | None:
         """Give the line on which the given line of a text stands, where its lines are those of the document."""
-        first = self._texts.get(path)
+        first = self._places.texts.get(path)
         return None if first is None else first + line - 1
+
+
+class _Places(NamedTuple):
+    """The line of each path, and the first line of texts whose lines are those of the document."""
+
+    lines: Mapping[Path, int]
+    texts: Mapping[Path, int]
 
 
 class _Scan(NamedTuple):
@@ -59,43 +70,38 @@ class _Scan(NamedTuple):
 
 
 def toml_lines(text: str, document: Mapping[str, Any]) -> Lines:
-    """Find the lines of a TOML text that was parsed to ``document``."""
-    scan = _Scan({(): 0}, {}, [])
-    try:
-        _toml_document(text, scan)
-    except (RecursionError, _LostError):
-        return Lines()
-    return _lines(text, scan, document)
+    """Give the lines of a TOML text that was parsed to ``document``."""
+    return Lines(lambda: _places(text, _scanned(_toml_document, text), document))
 
 
 def json_lines(text: str, document: Any) -> Lines:
-    """Find the lines of a JSON text that was parsed to ``document``."""
-    scan = _Scan({}, {}, [])
-    try:
-        _json_value(text, JSON_BLANK.match(text, 0).end(), (), scan)  # type: ignore[union-attr]  # matches everywhere
-    except (RecursionError, _LostError):
-        return Lines()
-    return _lines(text, scan, document)
+    """Give the lines of a JSON text that was parsed to ``document``."""
+    return Lines(lambda: _places(text, _scanned(_json_document, text), document))
 
 
 def repeated_key(text: str) -> tuple[str, int] | None:
     """Give the first key that stands twice in one object of a JSON text, and the line of its second place."""
-    scan = _Scan({}, {}, [])
-    try:
-        _json_value(text, JSON_BLANK.match(text, 0).end(), (), scan)  # type: ignore[union-attr]  # matches everywhere
-    except (RecursionError, _LostError):
-        return None
-    if not scan.twice:
+    scan = _scanned(_json_document, text)
+    if scan is None or not scan.twice:
         return None
     path, offset = scan.twice[0]
     return str(path[-1]), text.count("\n", 0, offset) + 1
 
 
-def _lines(text: str, scan: _Scan, document: Any) -> Lines:
-    if scan.places.keys() != set(_paths(document)):
-        return Lines()
+def _scanned(scanner: Callable[[str, _Scan], None], text: str) -> _Scan | None:
+    scan = _Scan({(): 0}, {}, [])
+    try:
+        scanner(text, scan)
+    except (RecursionError, _LostError):
+        return None
+    return scan
+
+
+def _places(text: str, scan: _Scan | None, document: Any) -> _Places:
+    if scan is None or scan.places.keys() != set(_paths(document)):
+        return _Places({}, {})
     ends = [found.start() for found in re.finditer("\n", text)]
-    return Lines(
+    return _Places(
         {path: bisect_right(ends, offset - 1) + 1 for path, offset in scan.places.items()},
         {path: bisect_right(ends, offset - 1) + 1 for path, offset in scan.texts.items()},
     )
@@ -236,6 +242,12 @@ def _after(text: str, at: int, sign: str) -> int:
 
 
 # ------------------------------------------------------------------ JSON
+
+
+def _json_document(text: str, scan: _Scan) -> None:
+    at = _json_blank(text, 0)
+    scan.places[()] = at
+    _json_value(text, at, (), scan)
 
 
 def _json_value(text: str, at: int, path: Path, scan: _Scan) -> int:

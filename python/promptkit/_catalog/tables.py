@@ -28,7 +28,7 @@ class Read(NamedTuple, Generic[D]):
 
 def read_table(cls: type[D], table: Mapping[str, Any], *, given: Mapping[str, Any] | None = None) -> Read[D]:
     """Build a definition from a table. ``given`` has fields that are known from elsewhere, such as the id."""
-    fields = {field.name: field for field in msgspec.structs.fields(cls)}
+    fields = _fields(cls)
     known = fields.keys() - (given or {}).keys()
     found: list[Found] = []
     values: dict[str, Any] = dict(given or {})
@@ -46,6 +46,11 @@ def read_table(cls: type[D], table: Mapping[str, Any], *, given: Mapping[str, An
             found.append(Found((name,), "is missing."))
     built = _construct(cls, values, table)
     return Read(None if found else built.definition, (*found, *built.found))
+
+
+@cache
+def _fields(cls: type[Checked]) -> dict[str, msgspec.structs.FieldInfo]:
+    return {field.name: field for field in msgspec.structs.fields(cls)}
 
 
 def _construct(cls: type[D], values: dict[str, Any], table: Mapping[str, Any]) -> Read[D]:
