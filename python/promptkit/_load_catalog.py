@@ -108,7 +108,6 @@ class Catalog:
                 profiles=FrozenDict({**left.profiles, **right.profiles}),
                 backends=FrozenDict({**left.backends, **right.backends}),
                 schemas=FrozenDict({**left.schemas, **right.schemas}),
-                fragments=FrozenDict({**left.fragments, **right.fragments}),
                 inputs_folders=tuple(dict.fromkeys((*left.inputs_folders, *right.inputs_folders))),
                 fragments=FrozenDict({**left.fragments, **right.fragments}),
                 sources=FrozenDict({**left.sources, **right.sources}),

@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from promptkit import Backend, Catalog, MessageTemplate, OutputContract, Profile, PromptDefinition
+from promptkit import (
+    Backend,
+    CacheControl,
+    Catalog,
+    EmbeddedOptions,
+    MessageTemplate,
+    OutputContract,
+    Profile,
+    PromptDefinition,
+)
 from promptkit.errors import Fault, InvalidConfigError
 
 BACKEND = Backend(id="b", kind="chat_completions", base_url="http://localhost/v1")
@@ -73,6 +82,49 @@ CASES: list[tuple[Any, dict[str, Any], str, str, str | None]] = [
     (prompt("{% include 'x' %}"), {}, "prompts.p.messages[0].content", "has no prompts folder", None),
     (prompt(session="{{ who }}"), {}, "prompts.p.session", "'who'", None),
     (prompt(session="{{"), {}, "prompts.p.session", "does not compile", None),
+    (prompt(session=""), {}, "prompts.p.session", "is empty", None),
+    (prompt(id="a/b", profile="fats"), {}, 'prompts."a/b".profile', "no profile 'fats'", "fast"),
+    (
+        prompt(messages=[MessageTemplate(role="user", content="", cache_control=CacheControl())]),
+        {},
+        "prompts.p.messages[0].cache_control",
+        "without text",
+        None,
+    ),
+    (
+        prompt(messages=[MessageTemplate(role="user", content="", attachments=["photo"])], inputs=["foto"]),
+        {},
+        "prompts.p.messages[0].attachments[0]",
+        "declare",
+        "foto",
+    ),
+    (
+        prompt(messages=[MessageTemplate(role="user", content="", attachments=["a", "a"])], inputs=["a"]),
+        {},
+        "prompts.p.messages[0].attachments[1]",
+        "attached twice",
+        None,
+    ),
+    (
+        prompt(),
+        {
+            "backends": [BACKEND, Backend(id="here", kind="embedded")],
+            "profiles": [PROFILE, Profile(id="slow", backend="here", model="m", reasoning_effort="low")],
+        },
+        "profiles.slow.reasoning_effort",
+        "no effect on backend 'here'",
+        None,
+    ),
+    (
+        prompt(),
+        {
+            "backends": [Backend(id="b", kind="chat_completions", base_url="http://h", session_parameter="a.b")],
+            "profiles": [Profile(id="fast", backend="b", model="m", extra={"a.b": 1})],
+        },
+        'profiles.fast.extra."a.b"',
+        "carries the session id",
+        None,
+    ),
     (
         prompt(output=OutputContract(kind="json_schema", schema="sc")),
         {"schemas": {"sch": {}}},
@@ -132,6 +184,16 @@ def test_all_faults_come_at_once() -> None:
 
 def test_a_broken_template_hides_no_unused_variable_wrongly() -> None:
     assert set(faults(prompt("{{", variables=["a"]))) == {"prompts.p.messages[0].content"}
+
+
+def test_an_attached_input_is_used_and_a_marked_message_may_consist_of_it() -> None:
+    attached = MessageTemplate(role="user", content="", cache_control=CacheControl(), attachments=("photo",))
+    catalog(prompt(messages=[attached], inputs=["photo"]))
+
+
+def test_a_model_of_your_own_may_reason() -> None:
+    own = Backend(id="here", kind="embedded", embedded=EmbeddedOptions(model_path="m.gguf"))
+    catalog(backends=[own], profiles=[Profile(id="p", backend="here", model="m", reasoning_effort="low")])
 
 
 @pytest.mark.parametrize(

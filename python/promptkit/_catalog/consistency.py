@@ -130,7 +130,9 @@ def _name_faults(prompt: PromptFacts, fragments: Fragments) -> Iterator[Found]:
         yield from _undeclared("variable", template.variables, prompt.variables, text, fragments)
         yield from _undeclared("input", template.inputs, prompt.inputs, text, fragments)
         variables |= template.variables | template.functions
-        inputs |= {each.name for each in prompt.inputs or ()} if template.all_inputs else template.inputs
+        inputs |= template.inputs
+        if template.all_inputs:  # used by a name that is only known when it is rendered
+            inputs |= {each.name for each in prompt.inputs or ()}
     if whole:
         yield from _unused("variable", prompt.variables, variables)
         yield from _unused("input", prompt.inputs, inputs)
