@@ -80,7 +80,6 @@ content = '''
 {% include "fragments/tone.txt" %}
 {% include "fragments/tune.txt" %}
 {% include "fragments/round.txt" %}
-{% include "../promptkit.toml" %}
 {{ topik }}
 '''
 [[messages]]
@@ -89,6 +88,9 @@ content = "{% include 'fragments/broken.txt' %}"
 [[messages]]
 role = "user"
 content = "{% include topic %}"
+[[messages]]
+role = "user"
+content = "{% include '../promptkit.toml' %}"
 """,
     "prompts/many.toml": b"""\
 variables = ["topic", "a-b", "loop"]
@@ -207,9 +209,9 @@ prompts/fragments/broken.txt:2: does not compile: Encountered unknown tag 'endfo
 prompts/fragments/round.txt:1: includes itself without an end: fragments/round.txt -> fragments/trip.txt -> fragments/
 prompts/fragments/tone.txt:2: uses the variable 'mood', which the prompt does not declare: add it to variables. (messa
 prompts/includes.toml:6: messages[0].content: includes 'fragments/tune.txt', which cannot be read:
-prompts/includes.toml:8: messages[0].content: includes '../promptkit.toml', which is no name of a file below the promp
-prompts/includes.toml:9: messages[0].content: uses the variable 'topik', which the prompt does not declare: add it to
-prompts/includes.toml:16: messages[2].content: includes what is not a literal name.
+prompts/includes.toml:8: messages[0].content: uses the variable 'topik', which the prompt does not declare: add it to
+prompts/includes.toml:15: messages[2].content: includes a name that is not literal
+prompts/includes.toml:18: messages[3].content: includes '../promptkit.toml', which is not inside the prompts folder:
 prompts/many.toml:1: variables[1]: 'a-b' is not a name that a template can use.
 prompts/many.toml:1: variables[2]: 'loop' means something else in a template: choose another name.
 prompts/many.toml:2: inputs: Expected `array`, got `str`.

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from returns.result import Failure, Result
 
 from promptkit._catalog.places import Found, sentence
-from promptkit._catalog.prompts import Neighbour
 from promptkit._values.templates import Include, TemplateFault, compile_template, includes_of
 from promptkit.errors import Fault, near
 
@@ -16,10 +15,10 @@ if TYPE_CHECKING:
 
     from promptkit._catalog.facts import Text
     from promptkit._catalog.lines import Path
+    from promptkit._catalog.prompts import Neighbour
 
 MAX_INCLUDES = 1000  # rendered for one text; fragments that double what they include would go on for ever
 MAX_DEPTH = 50  # each is rendered inside the one before
-OUTSIDE = "is no name of a file below the prompts folder: separate folders with /, without .. and no / at the start."
 IN_PYTHON = "a prompt made in Python has no prompts folder: put the text into content."
 
 
@@ -111,7 +110,7 @@ class _Gathering:
                 left.extend(reversed(self._graph[edge.name]))
 
     def _load(self, edge: _Edge) -> None:
-        fragment = self._read(edge.name) if _is_inside(edge.name) else Neighbour(edge.name, Failure(OUTSIDE))
+        fragment = self._read(edge.name)
         self._graph[edge.name] = []
         if isinstance(fragment.text, Failure):
             why = fragment.text.failure()
@@ -180,10 +179,6 @@ def _alone(source: str, edges: list[_Edge], file: str) -> list[Found]:
         fault = compiled.failure()
         return [Found((), sentence(fault.message), line=fault.line, file=file)]
     return []
-
-
-def _is_inside(name: str) -> bool:
-    return not ("\\" in name or "\0" in name or any(part in {"", ".", ".."} for part in name.split("/")))
 
 
 def _at(edge: _Edge, message: str, suggestion: str | None = None) -> Found:

@@ -41,18 +41,18 @@ class SourceFiles:
 
     def has_folder(self, folder: str) -> bool:
         """Say whether a folder is there."""
-        return os.path.isdir(self._root / folder)  # noqa: PTH112  # Path.is_dir raises for some names
+        return os.path.isdir(self._root / _native(folder))  # noqa: PTH112  # Path.is_dir raises for some names
 
     def inputs_folder(self, folder: str) -> Path:
         """Give the absolute path of a folder."""
-        return (self._root / folder).absolute()
+        return (self._root / _native(folder)).absolute()
 
     def read_below(self, folder: str, name: str, ending: str) -> Result[SourceFile, Fault]:
         """Read one of the files of a walk; its id is its name without the ending."""
-        return self._read(self.shown(folder, name), name, name.removesuffix(ending), self._root / folder)
+        return self._read(self.shown(folder, name), name, name.removesuffix(ending), self._root / _native(folder))
 
     def _read(self, shown: str, name: str, identifier: str, top: Path) -> Result[SourceFile, Fault]:
-        content = read_confined(top / name, within=top, limit=MAX_SOURCE_BYTES)
+        content = read_confined(top / _native(name), within=top, limit=MAX_SOURCE_BYTES)
         if isinstance(content, Failure):
             return Failure(Fault(file=shown, message=content.failure()))
         return Success(SourceFile(shown, identifier, content.unwrap()))
@@ -61,8 +61,8 @@ class SourceFiles:
         """Read a text below a folder, by its name relative to that of ``beside``."""
         name = posixpath.join(posixpath.dirname(beside), name)
         file = self.shown(folder, posixpath.normpath(name))
-        top = self._root / folder
-        content = read_confined(top / name, within=top, limit=MAX_SOURCE_BYTES)
+        top = self._root / _native(folder)
+        content = read_confined(top / _native(name), within=top, limit=MAX_SOURCE_BYTES)
         if isinstance(content, Failure):
             return Neighbour(file, Failure(content.failure()))
         return Neighbour(file, as_text(content.unwrap(), file))
@@ -78,7 +78,7 @@ class SourceFiles:
         A link to a folder inside is followed, once: what its links lead to is found where they are. A link to a folder
         that it is in is not, and one that leads outside is a fault.
         """
-        top = self._root / folder
+        top = self._root / _native(folder)
         if not os.path.lexists(top):
             return Walk((), ())
         files: list[str] = []
@@ -89,12 +89,13 @@ class SourceFiles:
         while left:
             below, real = left.popleft()
             try:
-                entries = sorted(os.scandir(real), key=lambda entry: entry.name)
+                with os.scandir(real) as found:
+                    entries = sorted(found, key=lambda entry: entry.name)
             except OSError as error:
                 faults.append(Fault(file=self.shown(folder, below), message=f"cannot be read: {error.strerror}."))
                 continue
             for entry in entries:
-                name = posixpath.join(below, entry.name)
+                name = posixpath.join(below, _portable(entry.name))
                 if entry.name.startswith("."):
                     continue
                 if not _is_folder(entry):
@@ -110,6 +111,17 @@ class SourceFiles:
                     followed.add(entry.path)
                 left.append((name, inner))
         return Walk(tuple(sorted(files)), tuple(faults))
+
+
+# Files say names in UTF-8, and Python takes those of the system for text of the locale.
+
+
+def _native(name: str) -> str:
+    return name if os.name == "nt" else os.fsdecode(name.encode("utf-8", "surrogateescape"))
+
+
+def _portable(name: str) -> str:
+    return name if os.name == "nt" else os.fsencode(name).decode("utf-8", "surrogateescape")
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
