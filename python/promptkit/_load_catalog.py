@@ -65,7 +65,7 @@ class Catalog:
             backends=_by_id(Backend, backends, "backends", faults),
             schemas=_frozen_schemas(schemas, faults),
         )
-        faults.extend(inconsistencies(definitions))
+        faults.extend(inconsistencies(definitions, _names_of(schemas)))
         if faults:
             raise InvalidConfigError(*faults)
         object.__setattr__(self, "_definitions", definitions)
@@ -170,6 +170,10 @@ def _by_id(cls: type[Checked], given: Any, kind: str, faults: list[Fault]) -> Fr
         else:
             found[definition.id] = definition  # type: ignore[attr-defined]
     return FrozenDict(found)
+
+
+def _names_of(given: Any) -> tuple[str, ...]:
+    return tuple(name for name in given if isinstance(name, str)) if isinstance(given, Mapping) else ()
 
 
 def _frozen_schemas(given: Any, faults: list[Fault]) -> FrozenDict[str, Any]:

@@ -183,6 +183,11 @@ def test_all_faults_come_at_once() -> None:
     }
 
 
+def test_a_reference_to_a_schema_with_a_fault_does_not_dangle() -> None:
+    contract = OutputContract(kind="json_schema", schema="s")
+    assert set(faults(prompt(output=contract), schemas={"s": {"a": float("nan")}})) == {"schemas.s"}
+
+
 def test_a_broken_template_hides_no_unused_variable_wrongly() -> None:
     assert set(faults(prompt("{{", variables=["a"]))) == {"prompts.p.messages[0].content"}
 

@@ -125,10 +125,10 @@ def _of_schemas(schemas: Mapping[str, Document]) -> Iterator[Fault]:
             )
 
 
-def inconsistencies(definitions: Definitions) -> Iterator[Fault]:
-    """Find every fault between definitions that were made in Python."""
+def inconsistencies(definitions: Definitions, schemas: Collection[str]) -> Iterator[Fault]:
+    """Find every fault between definitions that were made in Python. ``schemas`` are the ids, also of those refused."""
     backends = {name: backend_facts(fields_of(backend), ()) for name, backend in definitions.backends.items()}
-    known = Known(definitions.profiles, backends, definitions.schemas)
+    known = Known(definitions.profiles, backends, schemas)
     for name, profile in definitions.profiles.items():
         for found in profile_faults(profile_facts(fields_of(profile), ()), known):
             yield in_memory(found, "profiles", name)
