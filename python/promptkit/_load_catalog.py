@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, final
 
@@ -260,10 +260,11 @@ def _documents(
 
 def _read_prompts(source: SourceFiles, folder: str) -> tuple[dict[str, tuple[ReadPrompt, Gathered]], Folder]:
     documents, found, names = _documents(source, folder, ".toml", parse_toml)
+    read_fragment = cache(partial(source.read_text, folder))
     prompts: dict[str, tuple[ReadPrompt, Gathered]] = {}
     for identifier, document in documents.items():
         read = read_prompt(document, partial(source.read_text, folder, beside=identifier), names)
-        prompts[identifier] = (read, gather(read.facts.texts, partial(source.read_text, folder), names))
+        prompts[identifier] = (read, gather(read.facts.texts, read_fragment, names))
     return prompts, found
 
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pickle
 import shutil
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from promptkit import Catalog, MessageTemplate, PromptDefinition, load_catalog
 from promptkit._load_catalog import definitions_of
@@ -14,7 +19,6 @@ from promptkit.errors import Fault, InvalidConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 
 def folder(root: Path, files: Mapping[str, str]) -> Path:
@@ -77,6 +81,13 @@ def test_a_name_that_is_not_below_the_folder_is_refused_unread(tmp_path: Path, n
     (fault,) = faults(root)
     assert fault.message.startswith("includes ")
     assert (fault.file, fault.line, fault.key) == ("prompts/a.toml", 4, "messages[0].content")
+
+
+@pytest.mark.parametrize("name", ["\\ud800", "\\udc80", "\\x00", "x" * 5000, "a/b/c", "prompts"])
+def test_a_name_of_no_file_is_a_fault(tmp_path: Path, name: str) -> None:
+    (fault,) = faults(folder(tmp_path, {"prompts/a.toml": prompt(f"{{% include '{name}' %}}")}))
+    assert fault.message.startswith("includes ")
+    assert str(fault).encode()
 
 
 def test_a_link_out_of_the_folder_is_no_fragment(tmp_path: Path) -> None:
@@ -151,3 +162,42 @@ def test_a_prompt_made_in_python_includes_nothing() -> None:
         ("prompts.p.messages[0].content", f"includes 'a', and {remedy}"),
         ("prompts.p.session", f"includes 'b', and {remedy}"),
     ]
+
+
+@given(
+    graph=st.dictionaries(st.sampled_from("abcdef"), st.lists(st.sampled_from("abcdefg"), max_size=3)),
+    roots=st.lists(st.sampled_from("abcdef"), max_size=2),
+)
+@settings(deadline=None)
+def test_a_catalog_has_what_is_reached_or_a_fault_for_what_is_missing_or_endless(
+    graph: dict[str, list[str]], roots: list[str]
+) -> None:
+    def text(names: list[str]) -> str:
+        return "".join(f"{{% include '{name}' %}}" for name in names)
+
+    reached: dict[str, int] = {}
+    left = list(roots)
+    while left:
+        name = left.pop()
+        if name not in reached:
+            reached[name] = 1
+            left.extend(graph.get(name, []))
+    sorter = TopologicalSorter({name: graph.get(name, []) for name in reached})
+    with TemporaryDirectory() as place:
+        files = {f"prompts/{name}": text(names) for name, names in graph.items()}
+        root = folder(Path(place), {**files, "prompts/a.toml": prompt(text(roots))})
+        try:
+            sorter.prepare()
+            endless = False
+        except CycleError:
+            endless = True
+        if endless or not reached.keys() <= graph.keys():
+            said = [fault.message for fault in faults(root)]
+            assert any("without an end" in message for message in said) == endless
+            missing = {name for name in reached if name not in graph}
+            assert {
+                name for name in "abcdefg" if any(m.startswith(f"includes '{name}', which") for m in said)
+            } == missing
+        else:
+            found = definitions_of(load_catalog(root)).fragments
+            assert found == ({"a": {name: text(graph[name]) for name in reached}} if reached else {})

@@ -6,9 +6,13 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from promptkit import (
     Backend,
@@ -26,7 +30,6 @@ from promptkit.errors import Fault, InvalidConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 ROOT = """\
 [backends.local]
@@ -590,6 +593,28 @@ def test_each_fault_says_where_what_and_what_was_meant(
     files, said = FAULTS[name]
     (fault,) = faults(tmp_path, files)
     assert str(fault).startswith(said)
+
+
+ONE_PROMPT = [files["prompts/a.toml"] for files, _ in FAULTS.values() if files.keys() == {"prompts/a.toml"}]
+
+
+@given(st.lists(st.sampled_from(ONE_PROMPT), unique=True, max_size=8), st.booleans())
+@settings(max_examples=30, deadline=None)
+def test_a_fault_hides_none_of_another_file(prompts: list[str], broken: bool) -> None:  # noqa: FBT001
+    """The report of many files has the lines of the reports of each."""
+    root = "[profiles.x]\nmodel = 5\n" if broken else ""
+    with TemporaryDirectory() as place:
+        alone = [faults(Path(place) / str(n), {"prompts/a.toml": text}) for n, text in enumerate(prompts)]
+        both: dict[str, str | bytes] = {f"prompts/{n}.toml": text for n, text in enumerate(prompts)}
+        if not (both or broken):
+            return
+        together = faults(Path(place) / "all", {"promptkit.toml": ROOT + root, **both})
+    expected = [
+        str(fault).replace("prompts/a.toml", f"prompts/{n}.toml") for n, found in enumerate(alone) for fault in found
+    ]
+    lines = [line.replace("the profiles are: 'fast', 'x'", "the profiles are: 'fast'") for line in map(str, together)]
+    assert [line for line in lines if line.startswith("prompts/")] == expected
+    assert len(lines) - len(expected) == (2 if broken else 0)
 
 
 def test_a_reference_to_what_has_faults_of_its_own_does_not_dangle(tmp_path: Path) -> None:

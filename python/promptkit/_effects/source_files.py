@@ -62,7 +62,11 @@ class SourceFiles:
         name = posixpath.join(posixpath.dirname(beside), name)
         file = self.shown(folder, posixpath.normpath(name))
         top = self._root / _native(folder)
-        content = read_confined(top / _native(name), within=top, limit=MAX_SOURCE_BYTES)
+        try:
+            path = top / _native(name)
+        except UnicodeEncodeError:  # a template can write what no file is called
+            return Neighbour(file, Failure("is not the name of a file."))
+        content = read_confined(path, within=top, limit=MAX_SOURCE_BYTES)
         if isinstance(content, Failure):
             return Neighbour(file, Failure(content.failure()))
         return Neighbour(file, as_text(content.unwrap(), file))
@@ -75,8 +79,8 @@ class SourceFiles:
     def walk(self, folder: str) -> Walk:
         """Find all files below a folder, those whose names start with a dot apart.
 
-        A link to a folder inside is followed, once: what its links lead to is found where they are. A link to a folder
-        that it is in is not, and one that leads outside is a fault.
+        A link to a folder inside is followed, each link once, so that links into each other come to an end. One to a
+        folder that it is in is not followed, and one that leads outside is a fault.
         """
         top = self._root / _native(folder)
         if not os.path.lexists(top):
