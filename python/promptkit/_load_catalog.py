@@ -43,7 +43,8 @@ class Catalog:
 
     Every fault is reported at once in one InvalidConfigError: an id defined twice, a reference to what is not there, a
     template or schema that does not compile, a variable or input that is used but not declared or declared but not
-    used. ``a | b`` combines two catalogs, each complete in itself; an id on both sides is a fault.
+    used, a setting that the backend's kind lacks. Templates of prompts made here include no other file: there is no
+    folder to find it in. ``a | b`` combines two catalogs, each complete in itself; an id on both sides is a fault.
     """
 
     __slots__ = ("_definitions",)

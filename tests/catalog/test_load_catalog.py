@@ -513,8 +513,8 @@ FAULTS: dict[str, tuple[dict[str, str | bytes], str]] = {
     "undeclared variable of a file": (
         {"prompts/a.toml": message(role="'user'", content_file="'t.txt'"), "prompts/t.txt": "x\n\n{{ x }}"},
         (
-            "prompts/t.txt:3: uses the variable 'x', which the prompt does not declare: add it to variables. "
-            "(messages[0].content of prompts/a.toml)"
+            "prompts/t.txt:3: uses the variable 'x', which the prompt does not declare: add it to variables "
+            "(messages[0].content of prompts/a.toml)."
         ),
     ),
     "near miss of a content file": (
@@ -558,8 +558,8 @@ FAULTS: dict[str, tuple[dict[str, str | bytes], str]] = {
     "undeclared variable of a fragment": (
         {"prompts/a.toml": message(role="'user'", content="'{% include \"t.txt\" %}'"), "prompts/t.txt": "a\n{{ x }}"},
         (
-            "prompts/t.txt:2: uses the variable 'x', which the prompt does not declare: add it to variables. "
-            "(messages[0].content of prompts/a.toml)"
+            "prompts/t.txt:2: uses the variable 'x', which the prompt does not declare: add it to variables "
+            "(messages[0].content of prompts/a.toml)."
         ),
     ),
     "fragments that include each other": (

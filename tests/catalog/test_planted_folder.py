@@ -207,7 +207,7 @@ prompts/case.toml: differs from prompts/Case.toml only in case or Unicode form, 
 prompts/empty.toml:1: messages: is missing.
 prompts/fragments/broken.txt:2: does not compile: Encountered unknown tag 'endfor'.
 prompts/fragments/round.txt:1: includes itself without an end: fragments/round.txt -> fragments/trip.txt -> fragments/
-prompts/fragments/tone.txt:2: uses the variable 'mood', which the prompt does not declare: add it to variables. (messa
+prompts/fragments/tone.txt:2: uses the variable 'mood', which the prompt does not declare: add it to variables (messag
 prompts/includes.toml:6: messages[0].content: includes 'fragments/tune.txt', which cannot be read:
 prompts/includes.toml:8: messages[0].content: uses the variable 'topik', which the prompt does not declare: add it to
 prompts/includes.toml:15: messages[2].content: includes a name that is not literal

@@ -238,7 +238,7 @@ def document(table: dict[str, Any]) -> bytes:
     schema=TEXTS | VALUES.map(msgspec.json.encode),
     fragment=TEXTS,
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_no_text_in_any_file_makes_anything_but_a_catalog_or_faults(
     root: bytes, prompts: list[bytes], schema: bytes, fragment: bytes
 ) -> None:

@@ -26,7 +26,7 @@ SCALAR = re.compile(r"[^,\]}#\n]+")
 ONE_LINE = re.compile(r""""(?:[^"\\\n]++|\\.)*+"|'[^'\n]*+'""")
 MANY_LINES = re.compile(r'"""(?:[^"\\]++|\\[\s\S]|"{1,2}(?!"))*+"{3,5}|' + r"'''(?:[^']++|'{1,2}(?!'))*+'{3,5}")
 # An escape that makes a line of its own, or a backslash that takes a line end away.
-MOVED_LINES = re.compile(r"\\(?:[nr]|u000[aAdD]|U0000000[aAdD]|[ \t]*\n)")
+MOVED_LINES = re.compile(r"\\(?:[nr]|x0[aAdD]|u000[aAdD]|U0000000[aAdD]|[ \t]*\n)")
 JSON_BLANK = re.compile(r"[ \t\n\r]*")
 JSON_SCALAR = re.compile(r"[^,\]}\s]+")
 

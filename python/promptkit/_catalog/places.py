@@ -92,8 +92,8 @@ def in_file(found: Found, file: str, lines: Lines, above: Path = ()) -> Fault:
     path = (*above, *found.path)
     key = written(path) or None
     if found.file is not None:
-        used = f" ({key} of {file})" if found.path else ""
-        return Fault(file=found.file, line=found.line, message=found.message + used, suggestion=found.suggestion)
+        message = f"{found.message.removesuffix('.')} ({key} of {file})." if found.path else found.message
+        return Fault(file=found.file, line=found.line, message=message, suggestion=found.suggestion)
     line = None if found.line is None else lines.inside(path, found.line)
     message = found.message if line is not None else _with_line(found)
     return Fault(file=file, line=line or lines.of(path), key=key, message=message, suggestion=found.suggestion)
