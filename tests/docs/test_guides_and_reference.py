@@ -26,12 +26,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(page for part in ("guides", "reference") for page in (ROOT / "docs" / part).glob("*.md"))
-PENDING: dict[str, str] = {
-    "includes": "load_catalog refuses includes",
-    "attachments": "MessageTemplate has no attachments",
-    "views": "Engine.scoped is not there",
-    "inspection": "Engine.inspect_prompt, inspect_profile and inspect_backend are not there",
-}
 LANGUAGES = {"python", "toml", "json", "text", "sh"}
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 UPDATE = "PROMPTKIT_UPDATE_DOCS" in os.environ  # write what programs print into the pages instead of comparing it
@@ -43,15 +37,12 @@ class Fence(NamedTuple):
     body: str
     start: int  # of the body, in the page
     follows: bool  # nothing stands between it and the fence before
-    pending: bool
 
 
 def fences(page: str) -> Iterator[Fence]:
     end = 0
     for found in FENCE.finditer(page):
-        language, *words = found["info"].split()
-        needs = {word.removeprefix("needs=") for word in words if word.startswith("needs=")}
-        files = [word for word in words if not word.startswith("needs=")]
+        language, *files = found["info"].split()
         assert language in LANGUAGES, found["info"]
         assert len(files) <= 1, found["info"]
         yield Fence(
@@ -60,7 +51,6 @@ def fences(page: str) -> Iterator[Fence]:
             found["body"],
             found.start("body"),
             not page[end : found.start()].strip(),
-            not needs.isdisjoint(PENDING),
         )
         end = found.end()
 
@@ -92,9 +82,7 @@ def test_every_file_and_program_of_a_page_does_what_the_page_says(
     said: str | None = None
     outputs: list[tuple[Fence, str]] = []
     for fence in fences(source):
-        if fence.pending:
-            said = None
-        elif fence.file is not None:
+        if fence.file is not None:
             write(tmp_path, fence)
         elif fence.language == "python":
             said = printed(fence.body, names, page)
