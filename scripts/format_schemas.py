@@ -124,6 +124,7 @@ def _when(key, value, then, otherwise=None):
 RULES = {
     Backend: [
         _when("kind", "chat_completions", {"required": ["base_url"], "properties": {"embedded": False}}),
+        _when("kind", "anthropic_messages", {"required": ["base_url"], "properties": {"embedded": False}}),
         _when("kind", "embedded", {"properties": {"base_url": False}}),
     ],
     MessageTemplate: [{"oneOf": [{"required": ["content"]}, {"required": ["content_file"]}]}],

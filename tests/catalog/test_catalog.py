@@ -197,6 +197,28 @@ def test_an_attached_input_is_used_and_a_marked_message_may_consist_of_it() -> N
     catalog(prompt(messages=[attached], inputs=["photo"]))
 
 
+@pytest.mark.parametrize(
+    ("settings", "key", "says"),
+    [
+        ({"max_output_tokens": None}, "max_output_tokens", "is missing: backend 'a' needs it, because this dialect"),
+        ({"seed": 1}, "seed", "has no effect on backend 'a': this dialect has no seed; leave it out"),
+        ({"native_output": "json_object"}, "native_output", "is \"json_object\", which backend 'a' does not have"),
+        ({"extra": {"system": "x"}}, "extra.system", "is set by promptkit for backend 'a'"),
+        ({"extra": {"stop_sequences": ["x"]}}, "extra.stop_sequences", "use the setting stop"),
+    ],
+)
+def test_what_a_dialect_lacks_needs_or_sets_itself_is_a_fault_of_the_profile(
+    settings: dict[str, Any], key: str, says: str
+) -> None:
+    anthropic = Backend(id="a", kind="anthropic_messages", base_url="https://h")
+    profile = Profile(id="p", backend="a", model="m", **{"max_output_tokens": 99, **settings})
+    with pytest.raises(InvalidConfigError) as caught:
+        catalog(backends=[anthropic], profiles=[profile])
+    (fault,) = caught.value.faults
+    assert fault.key == f"profiles.p.{key}"
+    assert says in fault.message
+
+
 def test_a_model_of_your_own_may_reason() -> None:
     own = Backend(id="here", kind="embedded", embedded=EmbeddedOptions(model_path="m.gguf"))
     catalog(backends=[own], profiles=[Profile(id="p", backend="here", model="m", reasoning_effort="low")])

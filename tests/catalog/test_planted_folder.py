@@ -185,7 +185,7 @@ promptkit.toml:9: backends.one.headers.cookie: carries a credential: name its en
 promptkit.toml:11: backends.one.retry.base_delay: is -1.0: a number of seconds, 0 or more.
 promptkit.toml:11: backends.one.retry.max_dealy: is not a key of this table. Did you mean 'max_delay'?
 promptkit.toml:11: backends.one.retry.max_retries: Expected `int`, got `str`.
-promptkit.toml:14: backends."two.b".kind: 'chat' is not one of 'chat_completions', 'embedded'.
+promptkit.toml:14: backends."two.b".kind: 'chat' is not one of 'chat_completions', 'anthropic_messages', 'embedded'.
 promptkit.toml:15: backends."two.b".connect_timeout: is 0.0: a number of seconds above 0.
 promptkit.toml:19: backends.three.token_limit_parameter: is given, but an embedded model knows one name only: leave it
 promptkit.toml:21: backends.three.embedded.threads: is 0: 1 or more.

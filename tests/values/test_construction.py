@@ -280,7 +280,9 @@ def test_an_exchange_is_taken_where_one_belongs() -> None:
 
 
 def test_a_value_that_is_none_of_the_choices_is_told_what_they_are() -> None:
-    with pytest.raises(InvalidConfigError, match="'chat_completion' is not one of 'chat_completions', 'embedded'"):
+    with pytest.raises(
+        InvalidConfigError, match="'chat_completion' is not one of 'chat_completions', 'anthropic_messages', 'embedded'"
+    ):
         Backend(id="b", kind="chat_completion")  # type: ignore[arg-type]
     with pytest.raises(InvalidRequestError, match=r"role: 'usr' is not one of .*; did you mean 'user'\?"):
         Message(role="usr", content="x")  # type: ignore[arg-type]

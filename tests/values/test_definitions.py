@@ -279,3 +279,31 @@ def test_line_ends_of_sources_become_lf_and_nothing_else_changes(text: str) -> N
     prompt = PromptDefinition(id="p", messages=[message], session=text)  # type: ignore[arg-type]  # lists are taken
     assert prompt == PromptDefinition(id="p", messages=(message,), session=plain)
     assert PromptDefinition(id="p", messages=(message,)).session is None
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("embedded", EmbeddedOptions()),
+        ("session_parameter", "session"),
+        ("token_limit_parameter", "max_completion_tokens"),
+        ("cache_markers", "prompt_cache_breakpoint"),
+        ("base_url", None),
+        ("base_url", "https://api.anthropic.com/v1"),
+        ("base_url", "https://api.anthropic.com/v1/messages/"),
+    ],
+)
+def test_what_the_anthropic_dialect_lacks_is_refused_by_its_field(field: str, value: Any) -> None:
+    given = {"base_url": "https://api.anthropic.com", field: value}
+    with pytest.raises(InvalidConfigError) as caught:
+        Backend(id="b", kind="anthropic_messages", **given)
+    assert {fault.key for fault in caught.value.faults} == {f"Backend.{field}"}
+
+
+def test_a_late_system_message_is_refused_by_default_where_the_dialect_has_none() -> None:
+    anthropic = Backend(id="b", kind="anthropic_messages", base_url="https://api.anthropic.com")
+    assert anthropic.late_system_treatment == "refuse"
+    assert Backend(id="b", kind="chat_completions", base_url="http://h").late_system_treatment == "send"
+    assert Backend(id="b", kind="embedded").late_system_treatment == "send"
+    chosen = Backend(id="b", kind="anthropic_messages", base_url="https://h", late_system="as_user")
+    assert chosen.late_system_treatment == "as_user"

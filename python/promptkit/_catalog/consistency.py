@@ -9,7 +9,7 @@ from returns.result import Failure
 
 from promptkit._catalog.places import Found, sentence
 from promptkit._catalog.uses import first_use
-from promptkit._values.definitions import ignored_settings
+from promptkit._values.definitions import DIALECTS, Dialect
 from promptkit._values.schemas import compile_schema
 from promptkit._values.templates import compile_template
 from promptkit.errors import listed, near
@@ -42,9 +42,25 @@ def profile_faults(profile: ProfileFacts, known: Known) -> Iterator[Found]:
     if backend.session_parameter is not None and isinstance(extra, Mapping) and backend.session_parameter in extra:
         message = f"is the field that carries the session id of backend {profile.backend!r}: leave it out here."
         yield Found(("extra", backend.session_parameter), message)
-    for name, why in ignored_settings(backend.kind, own_model=backend.model_path is not None).items():
-        if name in profile.settings:
+    if backend.kind in DIALECTS:
+        yield from _dialect_faults(profile, backend, DIALECTS[backend.kind])
+
+
+def _dialect_faults(profile: ProfileFacts, backend: BackendFacts, dialect: Dialect) -> Iterator[Found]:
+    """Compare what a profile sets with what its backend's kind takes."""
+    settings, extra = profile.settings, profile.settings.get("extra")
+    for name, why in dialect.settings.items():
+        if name in settings and backend.model_path is None:  # a model of the user's own may take them all
             yield Found((name,), f"has no effect on backend {profile.backend!r}: {why}; leave it out.")
+    for (name, value), why in dialect.choices.items():
+        if settings.get(name) == value:
+            yield Found((name,), f'is "{value}", which backend {profile.backend!r} does not have: {why}.')
+    for name, why in dialect.needs.items():
+        if name not in settings and name not in profile.wrong:
+            yield Found((name,), f"is missing: backend {profile.backend!r} needs it, because {why}.")
+    for name, remedy in dialect.taken.items():
+        if isinstance(extra, Mapping) and name in extra:
+            yield Found(("extra", name), f"is set by promptkit for backend {profile.backend!r}: {remedy}.")
 
 
 def schema_faults(schema: Any) -> Iterator[Found]:

@@ -42,10 +42,11 @@ class PromptFacts(NamedTuple):
 
 
 class ProfileFacts(NamedTuple):
-    """A profile: the backend that it names, and what it sets."""
+    """A profile: the backend that it names, what it sets, and the names of settings that have faults."""
 
     backend: str | None
     settings: Mapping[str, Any]
+    wrong: Collection[str]
 
 
 class BackendFacts(NamedTuple):
@@ -143,7 +144,7 @@ def profile_facts(table: Mapping[str, Any], wrong: Collection[Path]) -> ProfileF
     """Read a profile."""
     # What is wrong inside a value, such as a field of extra, says nothing about the rest of it.
     settings = {name: value for name, value in table.items() if value is not None and (name,) not in wrong}
-    return ProfileFacts(_Table(table, wrong).text("backend"), settings)
+    return ProfileFacts(_Table(table, wrong).text("backend"), settings, {str(path[0]) for path in wrong if path})
 
 
 def backend_facts(table: Mapping[str, Any], wrong: Collection[Path]) -> BackendFacts:

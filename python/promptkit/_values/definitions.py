@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 NO_MAPPING: FrozenDict[str, JSON] = FrozenDict()
 NO_HEADERS: FrozenDict[str, str] = FrozenDict()
+NO_TEXTS: FrozenDict[str, str] = FrozenDict()
 
 RESERVED_FIELDS = frozenset({"model", "messages", "stream", "stream_options", "n"})
 RESERVED_NAMES = frozenset({"inputs", "none", "None", "true", "True", "false", "False", "self", "super", "loop"})
@@ -54,15 +55,43 @@ OWN_HEADERS = frozenset(
 
 
 class Dialect(NamedTuple):
-    """What a kind of backend does not have: fields of Backend and settings of Profile, each with the reason."""
+    """What a kind of backend has not, needs and takes itself, each with the reason or the remedy.
+
+    ``fields`` of Backend and ``settings`` of Profile are faults unless they have their default, ``choices`` are single
+    values of either. ``needs`` are settings that a profile must have, ``taken`` are body fields that are no ``extra``.
+    ``path`` is what promptkit adds to the address, None where there is no address.
+    """
 
     fields: Mapping[str, str]
-    settings: Mapping[str, str]
+    settings: Mapping[str, str] = NO_TEXTS
+    choices: Mapping[tuple[str, str], str] = FrozenDict()
+    needs: Mapping[str, str] = NO_TEXTS
+    taken: Mapping[str, str] = NO_TEXTS
+    path: str | None = None
 
 
+NOT_EMBEDDED = 'is given, but kind is not "embedded"'
 _NOT_SENT = "nothing is sent anywhere"
 DIALECTS = {
-    "chat_completions": Dialect(fields={"embedded": 'is given, but kind is not "embedded"'}, settings={}),
+    "chat_completions": Dialect(fields={"embedded": NOT_EMBEDDED}, path="/chat/completions"),
+    "anthropic_messages": Dialect(
+        fields={
+            "embedded": NOT_EMBEDDED,
+            "session_parameter": "is given, but this dialect has no field for a session id",
+            "token_limit_parameter": "is given, but this dialect knows one name only",
+        },
+        settings={"seed": "this dialect has no seed"},
+        choices={
+            ("cache_markers", "prompt_cache_breakpoint"): 'this dialect has "cache_control" and "omit"',
+            ("native_output", "json_object"): 'this dialect has "json_schema" and "none"',
+        },
+        needs={"max_output_tokens": "this dialect requires a limit of the answer's length"},
+        taken={
+            "system": "it is made of the leading system and developer messages of the prompt",
+            "stop_sequences": "use the setting stop",
+        },
+        path="/v1/messages",
+    ),
     "embedded": Dialect(
         fields={
             "base_url": "is given, but an embedded model has no address",
@@ -77,13 +106,7 @@ DIALECTS = {
         settings={"reasoning_effort": "the default embedded model does not reason"},
     ),
 }
-"""One row for each kind of backend. What is listed is a fault unless it has its default."""
-
-
-def ignored_settings(kind: str | None, *, own_model: bool) -> Mapping[str, str]:
-    """Give the settings of a profile that a backend ignores, with the reason. A model of your own may take them all."""
-    dialect = None if own_model else DIALECTS.get(kind or "")
-    return {} if dialect is None else dialect.settings
+"""One row for each kind of backend."""
 
 
 class Definition(Checked, frozen=True):
@@ -247,16 +270,18 @@ class Backend(Definition, frozen=True, kw_only=True):
     """Where models are, how much may be asked of them at once, and how long to wait. Times are in seconds.
 
     ``kind`` is the dialect: "chat_completions" speaks to any OpenAI-compatible server at
-    ``{base_url}/chat/completions``, "embedded" runs a model in the process. ``credential_env`` names the environment
+    ``{base_url}/chat/completions``, "anthropic_messages" to Anthropic and what resembles it at
+    ``{base_url}/v1/messages``, "embedded" runs a model in the process. ``credential_env`` names the environment
     variable that holds the key; None: no key is needed. ``max_concurrency`` generations run at the same time (None:
     8, and 1 for embedded) and ``max_waiting`` further runs are admitted. ``attempt_timeout`` bounds one attempt,
     whole. ``session_parameter`` is the body field that carries the session id; None: it is not sent. ``late_system``
     says what becomes of a system or developer message that comes after the conversation has begun: it is sent with its
-    role ("send", which None means), refused before sending ("refuse"), or sent as the user's ("as_user").
+    role ("send"), refused before sending ("refuse"), or sent as the user's ("as_user"); None: refused for
+    anthropic_messages, which has no such messages, and sent otherwise.
     """
 
     id: str
-    kind: Literal["chat_completions", "embedded"]
+    kind: Literal["chat_completions", "anthropic_messages", "embedded"]
     base_url: str | None = None
     credential_env: str | None = None
     max_concurrency: int | None = None
@@ -275,7 +300,7 @@ class Backend(Definition, frozen=True, kw_only=True):
     @property
     def late_system_treatment(self) -> Literal["send", "refuse", "as_user"]:
         """What becomes of a late system message, the default resolved."""
-        return self.late_system or "send"
+        return self.late_system or ("refuse" if self.kind == "anthropic_messages" else "send")
 
     @property
     def concurrency(self) -> int:
@@ -289,11 +314,15 @@ class Backend(Definition, frozen=True, kw_only=True):
         yield from _id_problems(self.id)
         if self.kind in DIALECTS:  # not when it is a stand-in for a kind that there is not
             defaults = {field.name: field.default for field in fields(self)}
-            for field, why in DIALECTS[self.kind].fields.items():
+            dialect = DIALECTS[self.kind]
+            for field, why in dialect.fields.items():
                 if getattr(self, field) != defaults[field]:
                     yield field, f"{why}: leave it out"
-        if self.kind == "chat_completions":
-            yield from _url_problems(self.base_url)
+            for (field, value), why in dialect.choices.items():
+                if getattr(self, field, None) == value:
+                    yield field, f'is "{value}", but {why}'
+            if dialect.path is not None:
+                yield from _url_problems(self.base_url, dialect.path)
         if self.max_concurrency is not None and self.max_concurrency < 1:
             yield "max_concurrency", f"is {self.max_concurrency}: 1 or more"
         if self.max_waiting < 0:
@@ -346,9 +375,10 @@ def namespace_problem(namespace: str) -> str | None:
     return next((sentence.replace("an id", "a namespace") for _, sentence in _id_problems(namespace)), None)
 
 
-def _url_problems(url: str | None) -> Iterator[tuple[str, str]]:
+def _url_problems(url: str | None, path: str) -> Iterator[tuple[str, str]]:
     if url is None:
-        yield "base_url", "is missing: the address below which chat/completions is, such as http://localhost:8080/v1"
+        example = "https://api.anthropic.com" if path.startswith("/v1/") else "http://localhost:8080/v1"
+        yield "base_url", f"is missing: the address below which {path[1:]} is, such as {example}"
         return
     # The address is not repeated in these sentences: it may hold a key.
     try:
@@ -364,8 +394,10 @@ def _url_problems(url: str | None) -> Iterator[tuple[str, str]]:
         yield "base_url", "has user information: put the key into an environment variable and name it in credential_env"
     if parts.query or parts.fragment or "?" in url or "#" in url:
         yield "base_url", "has a query or a fragment, which cannot be joined with a path: leave it out"
-    if parts.path.rstrip("/").endswith("/chat/completions"):
-        yield "base_url", "ends with /chat/completions, which promptkit adds: leave it out"
+    added = (path, "/v1") if path.startswith("/v1/") else (path,)
+    ending = next((part for part in added if parts.path.rstrip("/").endswith(part)), None)
+    if ending is not None:
+        yield "base_url", f"ends with {ending}, which promptkit adds: leave it out"
     if url != url.strip() or not url.isascii() or not url.isprintable() or " " in url:
         yield "base_url", "has whitespace, control characters or characters outside ASCII"
 

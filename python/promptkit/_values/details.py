@@ -59,7 +59,7 @@ class BackendDetails(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     id: str
-    kind: Literal["chat_completions", "embedded"]
+    kind: Literal["chat_completions", "anthropic_messages", "embedded"]
     base_url: str | None
     credential_env: str | None
     max_concurrency: int
