@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import socket
 import subprocess
 import sys
@@ -10,11 +12,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import promptkit
 from servers.stub import StubServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+
+# Hypothesis draws from the constants of the modules that are loaded. One that is loaded on first use, in the middle of
+# a test, would change what the same choices draw.
+for _module in pkgutil.walk_packages(promptkit.__path__, "promptkit."):
+    importlib.import_module(_module.name)
 
 collect_ignore = ["typing"]  # checked by type checkers, never run
 
