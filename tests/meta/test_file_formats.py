@@ -200,9 +200,9 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="{\r"
 SPECIAL: dict[str, st.SearchStrategy[Any]] = {  # keys whose text has a form of its own
     "base_url": st.sampled_from(["http://localhost:8080/v1", "https://example.com"]),
     "credential_env": st.just("KEY"),
-    "headers": st.dictionaries(WORD.map("x-".__add__), WORD, max_size=2),
-    "session_parameter": WORD.map("s_".__add__),
-    "extra": st.dictionaries(WORD.map("f_".__add__), st.integers(0, 9) | TEXT | st.lists(st.booleans()), max_size=2),
+    "headers": st.dictionaries(WORD.map("x-{}x".format), WORD, max_size=2),  # no name of a credential ends so
+    "session_parameter": WORD.map("s_{}x".format),
+    "extra": st.dictionaries(WORD.map("f_{}x".format), st.integers(0, 9) | TEXT | st.lists(st.booleans()), max_size=2),
     "stop": st.lists(TEXT, max_size=2),
 }
 
