@@ -74,6 +74,9 @@ class Turn:
     @property
     def late_system(self) -> int | None:
         """The position of the first message of the system or the developer that follows one of another."""
+    @property
+    def media(self) -> int | None:
+        """The position of the first message with an image or a file."""
     def encode_chat(
         self,
         markers: Literal["cache_control", "prompt_cache_breakpoint", "omit"],

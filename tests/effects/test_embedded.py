@@ -373,15 +373,15 @@ def test_without_the_library_the_extra_is_named() -> None:
 
 
 def test_an_answer_is_always_bounded_and_streamed() -> None:
-    body = json.loads(streaming_body(call("Hi", max_output_tokens=None), 1024).unwrap())
+    body = json.loads(streaming_body(call("Hi", max_output_tokens=None), 1024))
     assert body["max_tokens"] == 1024
     assert body["stream"] is True
-    assert json.loads(streaming_body(call("Hi", max_output_tokens=7), 1024).unwrap())["max_tokens"] == 7
+    assert json.loads(streaming_body(call("Hi", max_output_tokens=7), 1024))["max_tokens"] == 7
 
 
 def test_messages_stay_the_bytes_that_they_are() -> None:
     asked = call('caf\u00e9 \u2028 \\ / "quoted"')
-    assert asked.encoded_messages("chat_completions").messages in streaming_body(asked, 100).unwrap()
+    assert asked.encoded_messages("chat_completions").messages in streaming_body(asked, 100)
 
 
 def test_one_core_is_left_to_others() -> None:

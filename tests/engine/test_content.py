@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from promptkit import (
+    AttemptFinished,
     Backend,
     CacheControl,
     Catalog,
@@ -274,7 +275,7 @@ PARTS = (ALL_KINDS[1].content[1], ALL_KINDS[1].content[2], ALL_KINDS[1].content[
 
 
 @pytest.mark.parametrize("part", PARTS)
-async def test_the_embedded_model_refuses_images_and_files_before_it_is_loaded(part: Any, tmp_path: Path) -> None:
+async def test_an_embedded_backend_refuses_images_and_files_before_anything_is_asked(part: Any, tmp_path: Path) -> None:
     """A model that is not there is no obstacle: nothing asks for it."""
     options = EmbeddedOptions(model_path=str(tmp_path / "none.gguf"))
     events = EventRecorder()
@@ -288,14 +289,17 @@ async def test_the_embedded_model_refuses_images_and_files_before_it_is_loaded(p
             RunRequest(prompt_id="hi", appended_messages=(message,), observer=events),
             RunRequest(prompt_id="hi", continue_from=seen.exchange, observer=events),
         ):
-            with pytest.raises(InvalidRequestError) as caught:
-                await engine.run(request)
-            assert type(caught.value) is InvalidRequestError
-            assert str(caught.value) == (
-                "messages[1] (user, counted from the start of the conversation) has an image or a file, and the"
-                " embedded model of backend 'b' reads text only: send text, or choose a profile whose backend takes"
-                " images and files"
-            )
+            for refused in (engine.run, engine.prepare, engine.validate_request, engine.prepare_execution):
+                with pytest.raises(InvalidRequestError) as caught:
+                    await refused(request)
+                assert type(caught.value) is InvalidRequestError
+                count = 2 if request.continue_from is None else 4
+                assert str(caught.value) == (
+                    f"prompt 'hi': of the {count} messages to be sent, the one at position 2 has an image or a file, "
+                    "and backend 'b' (embedded) reads text only: send text, or choose a profile whose backend takes "
+                    "images and files"
+                )
+    assert not any(isinstance(event, AttemptFinished) for event in events.events)
 
 
 async def test_text_that_looks_like_an_image_is_text_for_the_embedded_model(tmp_path: Path) -> None:

@@ -163,6 +163,12 @@ def assert_agrees(turn: Turn, model: list[Any], session_id: str | None = None) -
     leading = sum(1 for _ in takewhile(is_system, model))
     late = next((index for index, message in enumerate(model) if index >= leading and is_system(message)), None)
     assert turn.late_system == late
+    with_media = (
+        n
+        for n, (_, content, _) in enumerate(model)
+        if not isinstance(content, str) and any(part[0] != "text" for part in content)
+    )
+    assert turn.media == next(with_media, None)
     as_user = [
         ("user", *rest) if n >= leading and is_system((role,)) else (role, *rest)
         for n, (role, *rest) in enumerate(model)

@@ -44,11 +44,11 @@ class EmbeddedClient:
     async def generate(self, call: GenerationCall) -> GenerationReply:
         """Make one attempt. The first one loads the model, and fetches the default one if it is not there yet.
 
-        Raises InvalidRequestError for images and files, which the model does not read, ConnectError when there is no
-        model to ask, RejectedRequestError when the messages do not fit its context or it does not take a setting.
+        Raises ConnectError when there is no model to ask, and RejectedRequestError when the messages do not fit its
+        context or it does not take a setting.
         """
         options = model_options(call.backend)
-        body = or_raise(streaming_body(call, min(DEFAULT_OUTPUT_TOKENS, options.context_tokens)))
+        body = streaming_body(call, min(DEFAULT_OUTPUT_TOKENS, options.context_tokens))
         model = self._model(options)
         stop = threading.Event()
         try:

@@ -13,6 +13,7 @@ from promptkit._prepare.inputs import taken
 from promptkit._prepare.rendering import render, render_session
 from promptkit._prepare.selection import Selection
 from promptkit._prepare.settings import Given, settings
+from promptkit._values.definitions import DIALECTS
 from promptkit._values.exchange import node_of
 from promptkit._values.messages import Message, TextPart, from_tuples, to_tuple
 from promptkit._values.results import PreparedRun
@@ -55,8 +56,9 @@ def complete(
     history = node_of(request.continue_from)
     new = [to_tuple(message) for message in (*rendered.unwrap(), *request.appended_messages)]
     turn = Turn(history, new)
-    if selection.backend.late_system_treatment == "refuse" and turn.late_system is not None:
-        return Failure(_late_system_refused(selection, turn.late_system, turn.message_count))
+    refusal = _refusal(selection, turn)
+    if refusal is not None:
+        return Failure(InvalidRequestError(f"prompt {selection.plan.prompt.id!r}: {refusal}"))
     return Success(
         Prepared(
             selection=selection,
@@ -75,13 +77,22 @@ def complete(
     )
 
 
-def _late_system_refused(selection: Selection, position: int, count: int) -> InvalidRequestError:
-    return InvalidRequestError(
-        f"prompt {selection.plan.prompt.id!r}: of the {count} messages to be sent, the one at position {position + 1} "
-        "has a system or developer role after the conversation has begun, and backend "
-        f'{selection.backend.id!r} refuses that (late_system = "refuse"): give it the role user, or set late_system '
-        'of the backend to "as_user" or "send"'
-    )
+def _refusal(selection: Selection, turn: Turn) -> str | None:
+    """Say which of the messages the backend does not take, history included."""
+    backend = selection.backend
+    place = f"of the {turn.message_count} messages to be sent, the one at position"
+    if backend.late_system_treatment == "refuse" and turn.late_system is not None:
+        return (
+            f"{place} {turn.late_system + 1} has a system or developer role after the conversation has begun, and "
+            f'backend {backend.id!r} refuses that (late_system = "refuse"): give it the role user, or set late_system '
+            'of the backend to "as_user" or "send"'
+        )
+    if DIALECTS[backend.kind].text_only and turn.media is not None:
+        return (
+            f"{place} {turn.media + 1} has an image or a file, and backend {backend.id!r} ({backend.kind}) reads text "
+            "only: send text, or choose a profile whose backend takes images and files"
+        )
+    return None
 
 
 def _ends_with_content(message: Message) -> bool:

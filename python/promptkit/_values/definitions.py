@@ -59,7 +59,8 @@ class Dialect(NamedTuple):
 
     ``fields`` of Backend and ``settings`` of Profile are faults unless they have their default, ``choices`` are single
     values of either. ``needs`` are settings that a profile must have, ``taken`` are body fields that are no ``extra``.
-    ``path`` is what promptkit adds to the address, None where there is no address.
+    ``path`` is what promptkit adds to the address, None where there is no address. ``text_only`` says that it reads no
+    images and files.
     """
 
     fields: Mapping[str, str]
@@ -68,6 +69,7 @@ class Dialect(NamedTuple):
     needs: Mapping[str, str] = NO_TEXTS
     taken: Mapping[str, str] = NO_TEXTS
     path: str | None = None
+    text_only: bool = False
 
 
 NOT_EMBEDDED = 'is given, but kind is not "embedded"'
@@ -104,6 +106,7 @@ DIALECTS = {
             "cache_markers": "is given, but an embedded model has no cache markers",
         },
         settings={"reasoning_effort": "the default embedded model does not reason"},
+        text_only=True,
     ),
 }
 """One row for each kind of backend."""

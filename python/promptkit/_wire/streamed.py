@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from returns.result import Failure, Result, Success
 
-from promptkit._values.messages import TextPart
 from promptkit._wire.chat_completions import read_reply, request_body
 from promptkit._wire.redaction import excerpt
 from promptkit.errors import (
     DisconnectedError,
     GenerationError,
-    InvalidRequestError,
     MalformedReplyError,
     RejectedRequestError,
 )
@@ -23,43 +21,22 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from promptkit._values.generation import GenerationCall, GenerationReply
-    from promptkit._values.messages import Message
 
 _OVERFLOW = "exceed_context_size_error"
 
 
-# No text in JSON holds this: there a backslash would stand before each quotation mark.
-_MEDIA = (b'{"type":"image_url"', b'{"type":"file"')
-
-
-def streaming_body(call: GenerationCall, bound: int) -> Result[bytes, InvalidRequestError]:
+def streaming_body(call: GenerationCall, bound: int) -> bytes:
     """Give the chat-completions body of a call, streamed so that it can be stopped, and bounded.
 
     ``bound`` is the number of tokens of an answer that the profile does not bound. The messages stay the bytes that
-    they are. Images and files are refused: the embedded model reads text.
+    they are.
     """
     fields = msgspec.json.decode(request_body(call), type=dict[str, msgspec.Raw])
-    messages = bytes(fields["messages"])
-    if any(media in messages for media in _MEDIA):
-        return Failure(_no_media(call))
     if "max_tokens" not in fields and "max_completion_tokens" not in fields:
         fields["max_tokens"] = msgspec.Raw(str(bound).encode())
     fields["stream"] = fields["return_progress"] = msgspec.Raw(b"true")
     fields["stream_options"] = msgspec.Raw(b'{"include_usage":true}')
-    return Success(msgspec.json.encode(fields))
-
-
-def _no_media(call: GenerationCall) -> InvalidRequestError:
-    index, message = next((i, m) for i, m in enumerate(call.messages) if _has_media(m))
-    return InvalidRequestError(
-        f"messages[{index}] ({message.role}, counted from the start of the conversation) has an image or a file, and"
-        f" the embedded model of backend {call.backend.id!r} reads text only: send text, or choose a profile whose"
-        " backend takes images and files"
-    )
-
-
-def _has_media(message: Message) -> bool:
-    return not isinstance(message.content, str) and any(not isinstance(part, TextPart) for part in message.content)
+    return msgspec.json.encode(fields)
 
 
 class _Delta(msgspec.Struct):

@@ -107,6 +107,11 @@ impl<'a> View<'a> {
         self.shape.has(if continues { Shape::SYSTEM } else { Shape::LATE })
     }
 
+    /// Whether a message has an image or a file.
+    pub(crate) fn has_media(self) -> bool {
+        self.shape.has(Shape::MEDIA)
+    }
+
     /// What was given to [`Builder::finish`].
     pub(crate) fn label(self) -> Result<Cow<'a, str>, Error> {
         let mut messages = self.messages();
@@ -254,6 +259,13 @@ impl<'a> StoredMessage<'a> {
             start = part.end as usize + b",".len();
             stored
         }))
+    }
+
+    pub(crate) fn has_media(&self) -> bool {
+        match self.content() {
+            StoredContent::Text(_) => false,
+            StoredContent::Parts(mut parts) => parts.any(|part| !matches!(part, StoredPart::Text { .. })),
+        }
     }
 
     /// The message as its author gave it.

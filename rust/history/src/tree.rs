@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::digest::{Hasher, Last, Saved};
 use crate::encoding::{Encoding, Form, Sink, write_fragment};
-use crate::fragment::{FRAME, Shape, View, label_size, quote};
+use crate::fragment::{FRAME, Shape, StoredMessage, View, label_size, quote};
 use crate::{Builder, Content, Error, Fragment, Message, Role};
 
 /// What the digest covers starts with its name, and what varies most, the session id, comes last.
@@ -29,8 +29,31 @@ pub struct Node {
     chain: [u32; 8],
     hashed: Length,
     shape: Shape,
-    /// Whether a message of the system or the developer follows one of another, ancestors included.
-    late_system: bool,
+    /// What there is among all messages, ancestors included.
+    among: Among,
+}
+
+/// What not every backend takes, as bits: one byte is free in a node.
+#[derive(Clone, Copy, Debug, Default)]
+struct Among(u8);
+
+impl Among {
+    /// A message of the system or the developer follows one of another.
+    const LATE_SYSTEM: u8 = 1;
+    /// A message has an image or a file.
+    const MEDIA: u8 = 2;
+
+    /// What there is in `history` and in `new` after it.
+    fn of(history: Option<&Node>, new: View<'_>) -> Self {
+        let before = history.map_or(0, |node| node.among.0);
+        let late = if new.has_late_system(history.is_some()) { Self::LATE_SYSTEM } else { 0 };
+        let media = if new.has_media() { Self::MEDIA } else { 0 };
+        Self(before | late | media)
+    }
+
+    fn has(self, bit: u8) -> bool {
+        self.0 & bit != 0
+    }
 }
 
 /// A number of bytes below 256 TiB.
@@ -181,16 +204,32 @@ impl Turn {
     /// Does not walk the history unless there is one in it.
     #[must_use]
     pub fn late_system(&self) -> Option<usize> {
-        let before = self.history.as_deref();
-        if !(before.is_some_and(|node| node.late_system) || self.new.view().has_late_system(before.is_some()))
-        {
+        if !self.among().has(Among::LATE_SYSTEM) {
             return None;
         }
-        let mut all = views(before);
-        all.push(self.new.view());
-        let mut roles = all.into_iter().flat_map(View::messages).map(|message| message.role);
+        let mut roles = self.stored().map(|message| message.role);
         let leading = roles.by_ref().position(|role| !role.is_system())?;
         roles.position(Role::is_system).map(|position| leading + 1 + position)
+    }
+
+    /// The position of the first message with an image or a file. Does not walk the history unless there is one.
+    #[must_use]
+    pub fn media(&self) -> Option<usize> {
+        if self.among().has(Among::MEDIA) {
+            self.stored().position(|message| message.has_media())
+        } else {
+            None
+        }
+    }
+
+    fn among(&self) -> Among {
+        Among::of(self.history.as_deref(), self.new.view())
+    }
+
+    fn stored(&self) -> impl Iterator<Item = StoredMessage<'_>> {
+        let mut all = views(self.history.as_deref());
+        all.push(self.new.view());
+        all.into_iter().flat_map(View::messages)
     }
 
     /// The JSON array of all messages, then those of `extra`.
@@ -231,11 +270,9 @@ impl Turn {
         let fragment = builder.finish(run_id)?;
         let saved = self.hash(&fragment).save();
         let before = self.history.as_deref();
-        let late_system =
-            before.is_some_and(|node| node.late_system) || fragment.view().has_late_system(before.is_some());
         Ok(Node {
             parent: self.history.clone(),
-            late_system,
+            among: Among::of(before, fragment.view()),
             message_count: before
                 .map_or(0, |node| node.message_count)
                 .checked_add(fragment.message_count)

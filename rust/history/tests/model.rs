@@ -239,6 +239,11 @@ fn assert_agrees(node: &Arc<Node>, model: &[Message<'static>]) {
     let leading = model.iter().take_while(leads).count();
     let late = model[leading..].iter().position(|message| leads(&message)).map(|position| leading + position);
     assert_eq!(turn.late_system(), late);
+    let has_media = |message: &Message<'_>| match &message.content {
+        Content::Text(_) => false,
+        Content::Parts(parts) => parts.iter().any(|part| !matches!(part, Part::Text(_))),
+    };
+    assert_eq!(turn.media(), model.iter().position(has_media));
     let said = |late: LateSystem, position: usize, message: &Message<'_>, mut sent: Value| {
         if late == LateSystem::AsUser && position >= leading && leads(&message) {
             sent["role"] = json!("user");

@@ -43,6 +43,12 @@ impl Turn {
         unlocked(py, self.0.size(), || self.0.late_system())
     }
 
+    /// The position of the first message with an image or a file, None if there is none.
+    #[getter]
+    fn media(&self, py: Python<'_>) -> Option<usize> {
+        unlocked(py, self.0.size(), || self.0.media())
+    }
+
     /// The `messages` array of a chat-completions request, compact JSON: these messages, then `extra`.
     ///
     /// `markers` says what becomes of cache markers, `late_system` what becomes of a message of the system or the
