@@ -22,7 +22,7 @@ DRAFTS = (
     "http://json-schema.org/draft-04/schema",
 )
 TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
-MOST_VIOLATIONS = 20  # of one output; more help neither a reader nor a model that repairs
+MOST_VIOLATIONS = 1000  # of one output; one that breaks it a million times must not fill the memory
 
 
 class SchemaFault(NamedTuple):
@@ -44,15 +44,19 @@ class CompiledSchema:
         self._validator = validator
 
     def violations(self, value: Any) -> tuple[Violation, ...]:
-        """Say how a value breaks the schema, in the schema's order; empty when it satisfies it."""
+        """Say how a value breaks the schema, in the schema's order; empty when it satisfies it.
+
+        Of more than MOST_VIOLATIONS the last one says that there are more.
+        """
         if self._validator.is_valid(value):
             return ()
         found: list[Violation] = []
         try:
             for error in self._validator.iter_errors(value):
-                found.append(Violation(pointer=pointer(error.instance_path), message=error.message))
                 if len(found) == MOST_VIOLATIONS:
+                    found.append(Violation(pointer="", message=f"there are more than these {MOST_VIOLATIONS:,}"))
                     break
+                found.append(Violation(pointer=pointer(error.instance_path), message=error.message))
         except ValueError:  # it judges any depth, and describes fewer than 256 levels
             found.append(Violation(pointer="", message="the value breaks the schema, too deeply nested to say where"))
         return tuple(found)
