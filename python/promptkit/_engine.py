@@ -73,6 +73,9 @@ class Engine:
             ("http_client", http_client, "build_request"),
             ("input_reader", input_reader, "read"),
         ):
+            if isinstance(given, type):
+                msg = f"Engine.{name}: `{given.__name__}` is a class: give an instance of it, {given.__name__}(...)"
+                raise InvalidRequestError(msg)
             if given is not None and not callable(getattr(given, method, None)):
                 msg = f"Engine.{name}: `{type(given).__name__}` has no method {method}"
                 raise InvalidRequestError(msg)
@@ -229,7 +232,8 @@ class Engine:
     def _qualified(self, request: RunRequest) -> RunRequest:
         """Give the request with full ids: from here on, nothing depends on the view but what an error suggests."""
         if not isinstance(request, RunRequest):
-            msg = f"Expected a RunRequest, got `{type(request).__name__}`"
+            given = f"prompt_id={request!r}" if isinstance(request, str) and len(request) < 100 else "prompt_id=..."
+            msg = f"Expected a RunRequest, got `{type(request).__name__}`: give RunRequest({given})"
             raise InvalidRequestError(msg)
         return qualified(request, self._namespace)
 

@@ -41,7 +41,14 @@ class ScriptedClient:
     calls: list[GenerationCall]
 
     def __init__(self, *steps: GenerationReply | str | BaseException | Callable[[GenerationCall], Any]) -> None:
-        """Take the steps."""
+        """Take the steps. Raises TypeError for what cannot be one, such as a dict: give the JSON text."""
+        for index, step in enumerate(steps):
+            if not (isinstance(step, GenerationReply | str | BaseException) or callable(step)):
+                msg = (
+                    f"step {index + 1} of a ScriptedClient is a {type(step).__name__}: a step is a GenerationReply, "
+                    "the text of an answer (JSON as text, too), an exception, or a function of the call"
+                )
+                raise TypeError(msg)
         self.calls = []
         self._steps = list(steps)
 

@@ -263,3 +263,20 @@ def test_the_beginning_decides_and_what_follows_does_not(rest: bytes) -> None:
     for signature, media_type in SIGNATURES:
         assert media_type_of(signature + rest, None) == Success(media_type)
         assert isinstance(media_type_of(signature[:-1], None), Failure)
+
+
+@pytest.mark.parametrize("text", ["oven.png", "support/oven.PNG", "report.pdf", "/home/me/letter.txt", "a b.jpeg"])
+def test_an_attached_text_that_looks_like_the_name_of_a_file_is_refused(text: str) -> None:
+    of = catalog(user("See:", "photo"), inputs=("photo",))
+    error = read(of, photo=text).failure()
+    assert isinstance(error, InputError)
+    assert str(error) == (
+        f"input 'photo' is the text {text!r}, which looks like the name of a file: "
+        f"give a path for a file below the inputs folder, such as Path({text!r})"
+    )
+
+
+@pytest.mark.parametrize("text", ["", "png", ".png", "the oven broke.", "see oven.png\nand more", "a.unknown"])
+def test_an_attached_text_is_a_text(text: str) -> None:
+    of = catalog(user("See:", "note"), inputs=("note",))
+    assert read(of, note=text).unwrap().parts["note"] == FilePart(media_type="text/plain", data=text.encode())

@@ -106,7 +106,7 @@ def plan_with(fragments: dict[str, str], *contents: str) -> Plan:
     messages = tuple(MessageTemplate(role="user", content=content) for content in contents)
     templates = tuple((message, compile_template(message.content, fragments).unwrap()) for message in messages)
     prompt = PromptDefinition(id="team/p", messages=messages)
-    return Plan(prompt=prompt, templates=templates, session=templates[0][1], definition_hash="")
+    return Plan(prompt=prompt, templates=templates, session=templates[0][1], fragments=fragments, definition_hash="")
 
 
 @given(st.lists(st.sampled_from(HOSTILE) | st.text(), min_size=1))
@@ -375,15 +375,17 @@ def test_a_message_that_renders_to_nothing_is_kept_unless_it_has_a_cache_marker(
 
 def test_an_error_names_the_prompt_the_message_and_the_line() -> None:
     error = render(plan_of(prompt("a\n{{ x }}", variables=["x"])), {}, {}).failure()
-    assert str(error).startswith("prompt 'team/p', messages[0] (user), line 2: the variable 'x' was not given")
+    assert str(error).startswith(
+        "prompt 'team/p', messages[0] (user), line 2 ({{ x }}): the variable 'x' was not given"
+    )
 
 
 def test_an_error_in_a_fragment_names_the_fragment_and_its_line() -> None:
     plan = plan_with({"fragments/tone.txt": "a\n\n{{ x }}"}, "one", "{% include 'fragments/tone.txt' %}")
-    start = "prompt 'team/p', messages[1] (user), fragments/tone.txt line 3: the variable 'x' was not given"
+    start = "prompt 'team/p', messages[1] (user), fragments/tone.txt line 3 ({{ x }}): the variable 'x' was not given"
     assert str(render(plan, {}, {}).failure()).startswith(start)
     session = plan_with({"f": "\n{{ 1 / 0 }}"}, "{% include 'f' %}")
-    assert str(render_session(session, None, {}, {}).failure()).startswith("prompt 'team/p', session, f line 2: ")
+    assert str(render_session(session, None, {}, {}).failure()).startswith("prompt 'team/p', session, f line 2 (")
 
 
 @pytest.mark.parametrize("expression", ["'%c' % 56320", "['é', '%c' % 56319]|join"])
@@ -392,7 +394,8 @@ def test_text_that_utf_8_cannot_carry_is_a_template_error_with_its_place(express
     made = plan_of(prompt(source, session=source))
     for error, where in ((render(made, {}, {}), "messages[0] (user)"), (render_session(made, None, {}, {}), "session")):
         assert isinstance(error.failure(), TemplateError)
-        assert f"{where}, line 2: renders text that has a lone surrogate" in str(error.failure())
+        assert f"{where}, line 2 (" in str(error.failure())
+        assert "): renders text that has a lone surrogate" in str(error.failure())
 
 
 def test_the_session_is_the_requests_else_the_prompts_rendered_else_none() -> None:
@@ -409,3 +412,13 @@ def test_the_session_is_the_requests_else_the_prompts_rendered_else_none() -> No
 def test_names_are_compared_as_written(declared: str, given_name: str) -> None:
     """Python and Jinja2 differ here from a careless dict: what is not the declared name is never silently empty."""
     assert "was not given" in refused(f"{{{{ {declared} }}}}", {given_name: "x"})
+
+
+def test_all_variables_that_were_not_given_are_named_at_once() -> None:
+    message = MessageTemplate(role="user", content="Hello,\n  dear {{ a }} of {{ b }}" + "!" * 80)
+    prompt = PromptDefinition(id="p", messages=(message,), variables=("a", "b", "c", "d"))
+    error = render(plan_of(prompt), {"c": "here"}, {}).failure()
+    assert str(error) == (
+        f"prompt 'p', messages[0] (user), line 2 (dear {{{{ a }}}} of {{{{ b }}}}{'!' * 37}…): "
+        "the variable 'a' was not given: add it to the request's variables, and so were not: 'b', 'd'"
+    )

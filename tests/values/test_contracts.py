@@ -9,6 +9,7 @@ import os
 import pickle
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable  # noqa: TC003  # pydantic reads it
 from typing import Annotated, Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
 
@@ -264,3 +265,25 @@ def test_pydantic_is_not_needed() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "dict\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "decoded"),
+    [
+        (dict[int, str], {"1": "x"}, {1: "x"}),
+        (int, 3.0, 3),
+        (list[int], [1e3, 2], [1000, 2]),
+        (dict[str, list[int]], {"a": [5.0]}, {"a": [5]}),
+        (float, 3, 3.0),
+    ],
+)
+def test_what_json_calls_equal_decodes_to_the_type(kind: Any, value: Any, decoded: Any) -> None:
+    assert compile_schema(OutputContract.of(kind).schema).unwrap().violations(value) == ()
+    found = result(value).decode(kind)
+    assert found == decoded
+    assert type(found) is type(decoded)
+
+
+@pytest.mark.parametrize(("kind", "wrong"), [(dt.date, "Monday"), (uuid.UUID, "x"), (list[dt.date], ["?"])])
+def test_an_answer_that_is_no_value_of_its_format_is_invalid_and_not_only_undecodable(kind: Any, wrong: Any) -> None:
+    assert compile_schema(OutputContract.of(kind).schema).unwrap().violations(wrong)

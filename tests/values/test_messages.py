@@ -181,3 +181,15 @@ def test_the_details_of_an_exchange_are_the_whole_history_and_encode() -> None:
         ("assistant", "d"),
     ]
     assert msgspec.json.decode(msgspec.json.encode(details), type=type(details)) == details
+
+
+def test_the_repr_of_a_part_is_bounded() -> None:
+    image = ImagePart(media_type="image/png", data=b"\x00" * 2_000_000)
+    assert repr(image) == "ImagePart(media_type='image/png', data=<2,000,000 bytes>, url=None)"
+    file = FilePart(media_type="text/plain", data=b"short", filename="a.txt")
+    assert repr(Message(role="user", content=(image, file))) == (
+        f"Message(role='user', content=({image!r}, "
+        "FilePart(media_type='text/plain', data=b'short', filename='a.txt')), cache_control=None)"
+    )
+    address = ImagePart(media_type="image/png", url="data:image/png;base64," + "A" * 500)
+    assert repr(address) == "ImagePart(media_type='image/png', data=None, url=<522 characters>)"

@@ -241,7 +241,7 @@ def test_a_fragment_that_is_not_there_is_a_fault_with_the_remedy() -> None:
 def test_a_fault_of_a_fragment_names_it_and_its_line(fragments: dict[str, str], fault: tuple[str, int, str]) -> None:
     found = compile_template("text\n\n\n{% include 'f' %}", fragments).failure()
     assert fault[0] in found.message
-    assert found[1:] == fault[1:]
+    assert (found.line, found.fragment) == fault[1:]
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_a_failure_to_render_names_the_fragment_and_its_line(
     source = "{% macro m() %}\n{{ 1 / 0 }}{% endmacro %}{% include 'f' %}"
     found = outcome(source, {}, fragments).failure()
     assert fault[0] in found.message
-    assert found[1:] == fault[1:]
+    assert (found.line, found.fragment) == fault[1:]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from returns.result import Failure, Result, Success
 
-from promptkit._prepare.media_types import IMAGES, media_type_of
+from promptkit._prepare.media_types import IMAGES, media_type_of, names_media
 from promptkit._prepare.plan import digest
 from promptkit._values.frozen import FrozenDict, text_fault
 from promptkit._values.messages import FilePart, ImagePart
@@ -126,6 +126,11 @@ def _text(name: str, content: bytes) -> Result[str, InvalidRequestError]:
 def _part(name: str, given: Input, content: bytes) -> Result[ImagePart | FilePart, InvalidRequestError]:
     """Make the part that an attached input becomes. Text is text, whatever it begins with."""
     if isinstance(given, str):
+        if names_media(given):
+            looks = f"input {name!r} is the text {given[:80]!r}, which looks like the name of a file"
+            return Failure(
+                InputError(f"{looks}: give a path for a file below the inputs folder, such as Path({given[:80]!r})")
+            )
         return Success(FilePart(media_type="text/plain", data=content))
     filename = None if isinstance(given, bytes) else _last_component(given)
     media_type = media_type_of(content, filename)

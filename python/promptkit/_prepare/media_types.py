@@ -108,6 +108,12 @@ def media_type_of(content: bytes, name: str | None) -> Result[str, str]:
     return Success(found)
 
 
+def names_media(text: str) -> bool:
+    """Say whether a text is more likely the name of an image or of another file than the content of one."""
+    stem, dot, ending = text.rpartition(".")
+    return bool(stem and dot) and len(text) < 1000 and "\n" not in text and ending.lower() in ENDINGS.keys() | SIGNED
+
+
 def _by_signature(content: bytes) -> str | None:
     for signature, media_type in SIGNATURES:
         if content.startswith(signature):

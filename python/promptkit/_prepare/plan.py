@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,6 @@ from promptkit._values.frozen import FrozenDict
 from promptkit._values.templates import CompiledTemplate, compile_template
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from promptkit._values.json import JSON
 
 NOTHING: FrozenDict[str, Any] = FrozenDict()
@@ -29,6 +28,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     prompt: PromptDefinition
     templates: tuple[tuple[MessageTemplate, CompiledTemplate], ...]
     session: CompiledTemplate | None
+    fragments: Mapping[str, str]
     definition_hash: str
 
 
@@ -52,6 +52,7 @@ def _plan(key: Same) -> Plan:
             (message, compile_template(message.content, fragments).unwrap()) for message in prompt.messages
         ),
         session=None if prompt.session is None else compile_template(prompt.session, fragments).unwrap(),
+        fragments=fragments,
         definition_hash=definition_hash(prompt, {prompt.output.schema: schema}, fragments),
     )
 

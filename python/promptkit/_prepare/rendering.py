@@ -8,15 +8,16 @@ from returns.result import Failure, Result, Success
 
 from promptkit._values.frozen import FrozenDict
 from promptkit._values.messages import ContentPart, Message, TextPart
-from promptkit.errors import TemplateError
+from promptkit.errors import TemplateError, listed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from promptkit._prepare.plan import Plan
-    from promptkit._values.templates import CompiledTemplate
+    from promptkit._values.template_faults import TemplateFault
 
 NO_PARTS: FrozenDict[str, ContentPart] = FrozenDict()
+SHOWN = 60  # characters of a line in an error
 
 
 def render(
@@ -32,9 +33,9 @@ def render(
     messages: list[Message] = []
     for index, (authored, template) in enumerate(plan.templates):
         where = f"prompt {plan.prompt.id!r}, messages[{index}] ({authored.role})"
-        text = _render_one(template, variables, inputs, where)
+        text = template.render(variables, inputs)
         if isinstance(text, Failure):
-            return text
+            return Failure(_failed(text.failure(), authored.content, plan, variables, where))
         content = _content(text.unwrap(), [parts[name] for name in authored.attachments])
         if not content and authored.cache_control is not None:
             return Failure(TemplateError(f"{where} has a cache marker and renders to nothing, which backends refuse"))
@@ -55,21 +56,28 @@ def render_session(
     if given is not None or plan.session is None:
         return Success(given)
     where = f"prompt {plan.prompt.id!r}, session"
-    text = _render_one(plan.session, variables, inputs, where)
-    if isinstance(text, Success) and not text.unwrap():
+    text = plan.session.render(variables, inputs)
+    if isinstance(text, Failure):
+        return Failure(_failed(text.failure(), plan.prompt.session or "", plan, variables, where))
+    if not text.unwrap():
         return Failure(
             TemplateError(f"{where} renders to nothing: give RunRequest(session_id=...) or the values it uses")
         )
-    return text
+    return Success(text.unwrap())
 
 
-def _render_one(
-    template: CompiledTemplate, variables: Mapping[str, Any], inputs: Mapping[str, str], where: str
-) -> Result[str, TemplateError]:
-    rendered = template.render(variables, inputs)
-    if isinstance(rendered, Failure):
-        fault = rendered.failure()
-        places = (fault.fragment, None if fault.line is None else f"line {fault.line}")
-        place = " ".join(part for part in places if part is not None)
-        return Failure(TemplateError(f"{where}{place and ', '}{place}: {fault.message}"))
-    return Success(rendered.unwrap())
+def _failed(fault: TemplateFault, source: str, plan: Plan, variables: Mapping[str, Any], where: str) -> TemplateError:
+    """Say where a template failed and why, with its own line, and all variables at once that were not given."""
+    message = fault.message
+    if fault.absent is not None:
+        others = [name for name in plan.prompt.variables if name not in variables and name != fault.absent]
+        if others:
+            message += f", and so were not: {listed(others)}"
+    places = [fault.fragment] if fault.fragment is not None else []
+    if fault.line is not None:
+        text = source if fault.fragment is None else plan.fragments[fault.fragment]
+        lines = text.split("\n")[fault.line - 1 : fault.line]
+        shown = lines[0].strip() if lines else ""
+        places.append(f"line {fault.line}" + (f" ({shown[:SHOWN]}{shown[SHOWN:] and '…'})" if shown else ""))
+    place = " ".join(places)
+    return TemplateError(f"{where}{place and ', '}{place}: {message}")

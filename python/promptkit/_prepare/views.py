@@ -40,21 +40,23 @@ def qualified(request: RunRequest, namespace: str) -> RunRequest:
 
 
 def unknown(kind: Kind, full_id: str, known: Iterable[str], namespace: str = "") -> str:
-    """Say that there is no such definition, with a near miss and the choice that the view has."""
+    """Say that there is no such definition, with a near miss and the choice that the view has, as they are written."""
     inside = below(namespace, "")
     names = [name.removeprefix(inside) for name in known if name.startswith(inside)]
-    # Compared without the namespace: what two ids have in common there brings them no nearer.
-    suggestion = near(full_id.removeprefix(inside), names)
-    hint = f"did you mean {below(namespace, suggestion)!r}? " if suggestion else ""
+    asked = full_id.removeprefix(inside)
+    # The full id in a view is the first thing that goes wrong there: results and details have full ids.
+    doubled = asked.removeprefix(inside) if namespace else ""
+    suggestion = doubled if doubled in names else near(asked, names)
+    hint = f"did you mean {suggestion!r}? " if suggestion else ""
     return f"there is no {kind} {full_id!r}: {hint}{choices(kind, known, namespace)}"
 
 
 def choices(kind: Kind, known: Iterable[str], namespace: str = "") -> str:
-    """Name what there is to choose from."""
+    """Name what there is to choose from, as it is written in a request."""
     if not namespace:
         return f"the {kind}s are: {listed(known)}"
     inside = below(namespace, "")
-    reachable = [name for name in known if name.startswith(inside)]
+    reachable = [name.removeprefix(inside) for name in known if name.startswith(inside)]
     if not reachable:
         return f"there is no {kind} below {inside!r}"
-    return f"the {kind}s of this view, where {inside!r} is left out, are: {listed(reachable)}"
+    return f"ids of this view leave out {inside!r}, and its {kind}s are: {listed(reachable)}"

@@ -31,6 +31,9 @@ _WITH_PARAMETERS = re.compile(f"{_NAME}/{_NAME}(?:{_PARAMETER})*")
 _DATA_URL = re.compile(f"data:(?:{_NAME}/{_NAME}(?:{_PARAMETER})*)?(?:;base64)?,", re.IGNORECASE)
 
 
+SHOWN = 100  # bytes or characters of a part in its repr
+
+
 class CacheControl(Checked, frozen=True, kw_only=True):
     """Cache metadata of one message, sent as authored: the prompt up to here may be kept for reuse.
 
@@ -68,6 +71,10 @@ class ImagePart(Checked, frozen=True, kw_only=True, tag_field="type", tag="image
         if self.url is not None:
             yield from _url_problems(self.url)
 
+    def __repr__(self) -> str:
+        """Give the fields, a long content by its length."""
+        return f"ImagePart(media_type={self.media_type!r}, data={_short(self.data)}, url={_short(self.url)})"
+
 
 class FilePart(Checked, frozen=True, kw_only=True, tag_field="type", tag="file", omit_defaults=True):
     """A file: its bytes, its media type such as "application/pdf", and its name if it has one.
@@ -83,6 +90,16 @@ class FilePart(Checked, frozen=True, kw_only=True, tag_field="type", tag="file",
         """Check the media type."""
         if not _WITH_PARAMETERS.fullmatch(self.media_type):
             yield "media_type", _no_media_type(self.media_type, "application/pdf or text/plain; charset=utf-8")
+
+    def __repr__(self) -> str:
+        """Give the fields, a long content by its length."""
+        return f"FilePart(media_type={self.media_type!r}, data={_short(self.data)}, filename={self.filename!r})"
+
+
+def _short(value: bytes | str | None) -> str:
+    if value is None or len(value) <= SHOWN:
+        return repr(value)
+    return f"<{len(value):,} {'bytes' if isinstance(value, bytes) else 'characters'}>"
 
 
 def _no_media_type(given: str, example: str) -> str:

@@ -142,7 +142,9 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def decode(self, type_: type[T]) -> T:
         """Give the output as a value of ``type_``: a msgspec struct, dataclass, TypedDict, pydantic model or builtin.
 
-        Raises OutputInvalidError when the output is not valid under its contract, or is not a value of ``type_``.
+        JSON has one kind of numbers and only texts as keys: 3.0 is an integer where the type has one, and keys are read
+        as the type's. Raises OutputInvalidError when the output is not valid under its contract, or is not a value of
+        ``type_``: a type can ask for more than its JSON Schema says.
         """
         if self.validation.status != "valid":
             reason = "has a text contract" if self.validation.status == "not_requested" else "is invalid"
@@ -152,8 +154,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if callable(validate):
             return _from_pydantic(self, type_, validate)
         try:
-            # In a list, so that every complaint ends with a place: what comes before it may repeat the output.
-            decoded: T = msgspec.convert([self.value], list[type_])[0]  # type: ignore[valid-type]
+            decoded: T = _converted(self.value, type_)
         except msgspec.ValidationError as error:
             place = _place(str(error))
             name = _named(type_)
@@ -185,6 +186,23 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if "_exchange" in self.__dict__:
             copied.__dict__["_exchange"] = self.__dict__["_exchange"]
         return copied
+
+
+def _converted(value: Any, type_: Any) -> Any:
+    # In a list, so that every complaint ends with a place: what comes before it may repeat the output.
+    try:
+        return msgspec.convert([value], list[type_], str_keys=True)[0]
+    except msgspec.ValidationError:
+        return msgspec.convert([_with_integers(value)], list[type_], str_keys=True)[0]
+
+
+def _with_integers(value: Any) -> Any:
+    """Write whole numbers as integers, as JSON Schema sees them."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_with_integers(item) for item in value]
+    return {name: _with_integers(item) for name, item in value.items()} if isinstance(value, dict) else value
 
 
 def _place(complaint: str) -> str:

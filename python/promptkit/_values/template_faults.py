@@ -10,12 +10,14 @@ INPUTS = "inputs"  # the name under which a template finds the inputs
 class TemplateFault(NamedTuple):
     """Why a template does not compile or render, and where, as far as that is known.
 
-    ``line`` is 1-based, in the source of ``fragment``, or of the template itself if that is None.
+    ``line`` is 1-based, in the source of ``fragment``, or of the template itself if that is None. ``absent`` is the
+    variable that was not given, if that is what is wrong.
     """
 
     message: str
     line: int | None = None
     fragment: str | None = None
+    absent: str | None = None
 
 
 class Include(NamedTuple):

@@ -45,6 +45,7 @@ JSON_NAMES = {
     "range": "a list",
     "dict": "a mapping",
 }
+UNDEFINED = "is undefined"  # how Jinja2 ends what it says of a name
 EVENTS = 10_000  # of a rendering that are measured at once
 
 
@@ -82,7 +83,8 @@ class CompiledTemplate:
         except RecursionError as error:
             return Failure(TemplateFault("recurses without an end", *_place_of(error)))
         except Exception as error:  # noqa: BLE001  # a template can raise anything that its filters and operators do
-            return Failure(TemplateFault(_explained(error, variables), *_place_of(error, self._paused(events))))
+            place = _place_of(error, self._paused(events))
+            return Failure(TemplateFault(_explained(error, variables), *place, absent=_absent(error, variables)))
         fault = text_fault(text)
         if fault is None:
             return Success(text)
@@ -124,14 +126,15 @@ def _explained(error: Exception, variables: Mapping[str, Any]) -> str:
 
     from promptkit._values.template_filters import NotTextError
 
+    absent = _absent(error, variables)
+    if absent is not None:
+        return f"the variable {absent!r} was not given: add it to the request's variables"
     text = str(error).strip() or type(error).__name__
     if isinstance(error, UndefinedError):
         quoted = text.split("'")[1::2]
         match quoted:
-            case [name] if text.endswith("is undefined"):
-                if name in variables:  # Jinja2 looks only for the one that is set below
-                    return f"{name!r} is read in an inner block above the place where the template sets it: rename one"
-                return f"the variable {name!r} was not given: add it to the request's variables"
+            case [name] if text.endswith(UNDEFINED):  # Jinja2 looks only for the one that is set below
+                return f"{name!r} is read in an inner block above the place where the template sets it: rename one"
             case [owner, name] if owner.endswith(f"{_Inputs.__name__} object"):
                 return f"the input {name!r} was not given: add it to the request's inputs"
             case [owner, name] if owner.endswith("FrozenDict object"):
@@ -140,6 +143,16 @@ def _explained(error: Exception, variables: Mapping[str, Any]) -> str:
     if isinstance(error, NotTextError):
         return text
     return f"{type(error).__name__}: {text}"[:300]
+
+
+def _absent(error: Exception, variables: Mapping[str, Any]) -> str | None:
+    """Give the variable that was not given, if that is what is wrong."""
+    from jinja2 import UndefinedError
+
+    text = str(error).strip()
+    quoted = text.split("'")[1::2]
+    absent = isinstance(error, UndefinedError) and text.endswith(UNDEFINED) and len(quoted) == 1
+    return quoted[0] if absent and quoted[0] not in variables else None
 
 
 Place = tuple[int | None, str | None]
