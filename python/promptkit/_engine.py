@@ -164,7 +164,12 @@ class Engine:
 
     async def validate_request(self, request: RunRequest) -> None:
         """Prepare a request and forget it. Raises what ``prepare`` raises; calls no model."""
-        await self._prepared(self._qualified(request))
+        try:
+            await self._prepared(self._qualified(request))
+        except BaseException as error:
+            del request
+            forget_locals(error)
+            raise
 
     async def prepare(self, request: RunRequest) -> PreparedRun:
         """Show exactly what ``run`` would send. Calls no model, takes no capacity, emits no event.
@@ -172,7 +177,12 @@ class Engine:
         Raises InvalidRequestError or a subclass of it: an unknown id, a value that is missing, an input that cannot be
         read.
         """
-        return details(await self._prepared(self._qualified(request)))
+        try:
+            return details(await self._prepared(self._qualified(request)))
+        except BaseException as error:
+            del request
+            forget_locals(error)
+            raise
 
     async def prepare_execution(self, request: RunRequest) -> PreparedExecution:
         """Fix everything that a run needs, to run it later with ``run_prepared``.
@@ -180,10 +190,12 @@ class Engine:
         The key is fixed too, where it comes from the environment. Costs no more with a longer history. Raises what
         ``prepare`` raises, and CredentialError.
         """
-        full = self._qualified(request)
-        prepared = await self._prepared(full)
-        credential = or_raise(resolve_credential(prepared.selection.backend, full.credential))
-        return execution_of(Payload(self._shared, prepared, full, credential))
+        try:
+            return execution_of(await self._payload(self._qualified(request)))
+        except BaseException as error:
+            del request
+            forget_locals(error)
+            raise
 
     async def run(self, request: RunRequest) -> RunResult:
         """Run a request. An output that breaks its contract after all repairs is a result, not an error.
@@ -192,11 +204,11 @@ class Engine:
         backend admits no more, and GenerationError for what the backend did. A cancellation leaves as itself, and never
         loses a reply that has arrived.
         """
-        full = self._qualified(request)
         try:
             with self._shared.entered() as loop:
-                return await RunDriver(self._shared, loop, full, self._namespace).drive()
+                return await RunDriver(self._shared, loop, self._qualified(request), self._namespace).drive()
         except BaseException as error:
+            del request
             forget_locals(error)
             raise
 
@@ -225,6 +237,11 @@ class Engine:
             msg = f"coordinate: Expected a CoordinateRequest, got `{type(request).__name__}`"
             raise InvalidRequestError(msg)
         return Coordination(request, self.run)
+
+    async def _payload(self, full: RunRequest) -> Payload:
+        prepared = await self._prepared(full)
+        credential = or_raise(resolve_credential(prepared.selection.backend, full.credential))
+        return Payload(self._shared, prepared, full, credential)
 
     async def _prepared(self, full: RunRequest) -> Prepared:
         return or_raise(await prepare(self._shared, full, self._namespace))

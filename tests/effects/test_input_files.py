@@ -14,6 +14,7 @@ import anyio.to_thread
 import pytest
 from returns.result import Failure, Success
 
+from promptkit._effects import input_files
 from promptkit._effects.input_files import FILES_AT_ONCE, THREADS, FolderReader, read_inputs
 from promptkit._prepare.inputs import Needed
 from promptkit.errors import InputError, InvalidRequestError
@@ -92,12 +93,12 @@ async def test_an_absolute_path_inside_the_folder_is_taken(tmp_path: Path) -> No
         ("long.txt", "has 101 bytes, and at most 100"),
         ("", "is not a regular file"),
         (".", "is not a regular file"),
-        ("..", "is not a regular file"),
+        ("..", "is outside the folder"),
         ("socket", "is not a regular file"),
-        ("device", "is not a regular file"),
+        ("device", "is outside the folder"),
         ("dangling", "cannot be read: No such file"),
         ("circle", "cannot be read: Too many levels"),
-        ("outside", "is not a regular file"),
+        ("outside", "is outside the folder"),
         ("outside/k.txt", "outside the folder"),
         ("../inputs-old/k.txt", "outside the folder"),
         ("a.txt/x", "cannot be read: Not a directory"),
@@ -281,6 +282,41 @@ async def test_cancelled_readings_leave_their_places_to_others(tmp_path: Path) -
     assert await read(reader, doc=PurePath("sub/b.txt")) == Success({"doc": b"b"})
     for path in slow:
         path.free.set()
+    await until(lambda: input_files.left_behind.count == 0)
+
+
+async def test_more_readings_than_a_bound_are_notleft_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(input_files, "MOST_LEFT", 3)
+    reader = FolderReader([folder(tmp_path)])
+    slow = [Blocking("a.txt") for _ in range(3)]
+    async with anyio.create_task_group() as group:
+        for path in slow:
+            group.start_soon(reader.read, path, 100)
+        await until(lambda: all(path.asked.is_set() for path in slow))
+        group.cancel_scope.cancel()
+    with pytest.raises(InputError, match="3 reads that were given up do not come back"):
+        await reader.read(PurePath("sub/b.txt"), 100)
+    for path in slow:
+        path.free.set()
+    await until(lambda: input_files.left_behind.count == 0)
+    assert await reader.read(PurePath("sub/b.txt"), 100) == b"b"
+
+
+async def test_nothing_is_told_of_files_outside_the_folder(tmp_path: Path) -> None:
+    reader = FolderReader([folder(tmp_path)])
+    for name in ("../no-such-file", "../secret.txt", "/no/such/file", "/etc/passwd"):
+        with pytest.raises(InputError, match="is outside the folder"):
+            await reader.read(PurePath(name), 100)
+
+
+async def test_an_interruption_of_a_reader_leaves_as_itself_among_several_files() -> None:
+    class Interrupted:
+        async def read(self, path: PathLike[str], limit: int) -> bytes:
+            del path, limit
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await read(Interrupted(), a=PurePath("a"), b=PurePath("b"))
 
 
 async def test_the_files_of_a_request_are_read_at_the_same_time_and_in_bounded_number() -> None:

@@ -199,6 +199,25 @@ async def test_a_run_that_has_ended_keeps_no_secret_observer_or_request(step: An
     assert execution.details.session_id == key
 
 
+@pytest.mark.parametrize("way", ["run", "prepare", "validate_request", "prepare_execution"])
+@pytest.mark.parametrize("wrong", [{"prompt_id": "none"}, {"variables": {}}, {"prompt_id": "ask"}])
+async def test_an_error_of_a_request_keeps_no_secret_observer_or_request(way: str, wrong: dict[str, Any]) -> None:
+    key = f"planted-{next(KEYS)}"
+    engine = Engine(small_catalog(), client=ForgetfulClient(ConnectError("refused", transient=False)))
+    observer = Observer()
+    watched = weakref.ref(observer)
+    request = ask(observer=observer, session_id=key, credential=Secret(key), **wrong)
+    kept: BaseException | None = None
+    try:
+        await getattr(engine, way)(request)
+    except PromptKitError as error:
+        kept = error
+    assert (kept is not None) == (way == "run" or wrong != {"prompt_id": "ask"})
+    del observer, request
+    assert left_behind(key) == []
+    assert watched() is None
+
+
 class ForgetfulClient:
     """A client that keeps nothing of its call, whatever it does."""
 

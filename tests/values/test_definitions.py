@@ -307,3 +307,19 @@ def test_a_late_system_message_is_refused_by_default_where_the_dialect_has_none(
     assert Backend(id="b", kind="embedded").late_system_treatment == "send"
     chosen = Backend(id="b", kind="anthropic_messages", base_url="https://h", late_system="as_user")
     assert chosen.late_system_treatment == "as_user"
+
+
+@pytest.mark.parametrize("name", ["apiToken", "X-Passwd", "x-pwd", "xapikey", "bearer", "X-SAS", "private_key_pem"])
+def test_a_name_that_carries_a_credential_is_refused_in_headers_and_in_extra(name: str) -> None:
+    with pytest.raises(InvalidConfigError, match="carries a credential") as caught:
+        Backend(id="b", kind="chat_completions", base_url="http://h", headers={name: "LEAK"})
+    assert "LEAK" not in str(caught.value)
+    if name != "X-SAS":
+        with pytest.raises(InvalidConfigError) as caught:
+            Profile(id="p", backend="b", model="m", extra={"inner": {name: "LEAK"}})
+        assert "LEAK" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["prompt_cache_key", "stop_token_ids", "max_tokens_hint", "x_keys"])
+def test_names_of_other_things_are_taken_in_extra(name: str) -> None:
+    assert Profile(id="p", backend="b", model="m", extra={name: "v"}).extra[name] == "v"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Iterator, Mapping
 from os import fspath
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
@@ -100,3 +101,26 @@ def test_a_text_of_another_class_becomes_plain() -> None:
             return b"other"
 
     assert type(taken(Marked("x"))) is str
+
+
+def test_a_mapping_that_cannot_be_read_is_refused_by_its_field() -> None:
+    class Broken(dict[str, Any]):
+        def items(self) -> Any:
+            raise OSError
+
+    class Foreign(Mapping[str, Any]):
+        def __getitem__(self, key: str) -> Any:
+            raise KeyError(key)
+
+        def __iter__(self) -> Iterator[str]:
+            return iter(["a"])
+
+        def __len__(self) -> int:
+            return 1
+
+    with pytest.raises(InvalidRequestError, match=r"RunRequest\.variables: is a Foreign that cannot be read: KeyError"):
+        RunRequest(prompt_id="p", variables=Foreign())
+    with pytest.raises(
+        InvalidRequestError, match=r"RunRequest\.variables\.a: is a Broken that cannot be read: OSError"
+    ):
+        RunRequest(prompt_id="p", variables={"a": Broken(b=1)})

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 def read_confined(path: str | PathLike[str], *, within: Path, limit: int) -> Result[bytes, str]:
     """Read a regular file below ``within``, of at most ``limit`` bytes. The failure says what is wrong with it.
 
-    The path is opened first and judged afterwards: what its name resolves to must be inside the folder and be the very
-    file that is open, so that a link swapped in between gains nothing.
+    What its name resolves to must be inside the folder, which is judged first, so that nothing is told of files
+    outside; and it must be the very file that is open then, so that a link swapped in between gains nothing.
     """
     try:
+        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(within)):
+            return Failure(OUTSIDE)
         if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116  # a path that is no Path
             return Failure("is not a regular file.")  # to open it could already do something: a device, a socket
         descriptor = os.open(path, _FLAGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Awaitable
 from os import fspath
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from promptkit._effects.confined import OUTSIDE, read_confined
 from promptkit.errors import InputError, InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from os import PathLike
     from pathlib import Path
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 THREADS = 32  # that read files on one event loop; those of anyio's own limiter stay for the application
 FILES_AT_ONCE = 8  # of one request
+MOST_LEFT = 256  # threads whose reading was cancelled and that hang: a file system that does not answer
 
 _threads: anyio.lowlevel.RunVar[anyio.CapacityLimiter] = anyio.lowlevel.RunVar("promptkit_input_threads")
 
@@ -45,15 +47,55 @@ class FolderReader:
             msg = f"the file {fspath(path)!r} cannot be read: {found}; give Engine(inputs=folder)"
             raise InputError(msg)
         folder = self._folders[0]
+        if left_behind.count >= MOST_LEFT:
+            msg = f"the file {fspath(path)!r} is not read: {MOST_LEFT} reads that were given up do not come back; "
+            msg += f"see why files below {str(folder)!r} cannot be read"
+            raise InputError(msg)
+        reading = _Reading(lambda: _read_below(folder, path, limit))
         async with _places():
             # The thread's own limiter is one more: trio would keep a place for as long as an abandoned thread runs.
             own = anyio.CapacityLimiter(1)
-            content = await anyio.to_thread.run_sync(
-                _read_below, folder, path, limit, abandon_on_cancel=True, limiter=own
-            )
+            try:
+                content = await anyio.to_thread.run_sync(reading, abandon_on_cancel=True, limiter=own)
+            except BaseException:
+                reading.leave()
+                raise
         if isinstance(content, Failure):
             raise InputError(content.failure())
         return content.unwrap()
+
+
+class _LeftBehind:
+    """Counts the threads, of all event loops, whose reading was given up and that are not back yet."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.lock = threading.Lock()
+
+
+left_behind = _LeftBehind()
+
+
+class _Reading:
+    """A piece of work in a thread, which may be left behind."""
+
+    def __init__(self, work: Callable[[], Result[bytes, str]]) -> None:
+        self._work = work
+        self._left = self._done = False
+
+    def __call__(self) -> Result[bytes, str]:
+        try:
+            return self._work()
+        finally:
+            with left_behind.lock:
+                self._done = True
+                left_behind.count -= self._left
+
+    def leave(self) -> None:
+        """Count it, unless it is back already."""
+        with left_behind.lock:
+            self._left = not self._done
+            left_behind.count += self._left
 
 
 def _places() -> anyio.CapacityLimiter:
@@ -114,13 +156,15 @@ async def _read_all(
     """Read several files at the same time. An unexpected error leaves as itself, not in a group."""
     read: dict[str, Result[bytes, InputError]] = {}
     places = anyio.Semaphore(FILES_AT_ONCE)
-    unexpected: list[Exception] = []
+    unexpected: list[BaseException] = []
 
     async def one(name: str, path: FileInput) -> None:
         async with places:
             try:
                 read[name] = await _read(name, path, reader, limit)
-            except Exception as error:  # noqa: BLE001  # of the application's own reader
+            except anyio.get_cancelled_exc_class():
+                raise
+            except BaseException as error:  # noqa: BLE001  # of the application's own reader, an interruption too
                 unexpected.append(error)
                 group.cancel_scope.cancel()
 

@@ -38,12 +38,16 @@ OWN_FIELDS = {
     "response_format": "native_output",
 }
 CREDENTIAL_WORDS = frozenset(
-    {"authorization", "auth", "key", "apikey", "token", "secret", "password", "credential", "credentials", "cookie"}
+    {
+        *("authorization", "auth", "key", "apikey", "token", "secret", "password", "passwd", "pwd", "credential"),
+        *("credentials", "cookie", "bearer", "sas"),
+    }
 )
 # Of body fields, whose names say "key" and "token" of other things too: prompt_cache_key, stop_token_ids.
 CREDENTIAL_ENDINGS = (
     *("apikey", "secretkey", "accesskey", "privatekey", "authtoken", "accesstoken", "apitoken", "bearertoken"),
     *("sessiontoken", "refreshtoken", "authorization", "secret", "password", "passwd", "credential", "credentials"),
+    *("privatekeypem", "pwd", "bearer"),
 )
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 OWN_HEADERS = frozenset(
@@ -344,16 +348,19 @@ def _credentials_in(value: Any, place: str) -> Iterator[str]:
     if isinstance(value, Mapping):
         for name, item in value.items():
             inner = f"{place}.{name}"
-            squashed = re.sub(r"[-_. ]", "", name).lower()
             texts = item if isinstance(item, tuple) else (item,)
-            named = squashed.endswith(CREDENTIAL_ENDINGS) or squashed in CREDENTIAL_WORDS
-            if named and any(isinstance(text, str) for text in texts):
+            if _names_a_credential(name) and any(isinstance(text, str) for text in texts):
                 yield inner
             else:
                 yield from _credentials_in(item, inner)
     elif isinstance(value, tuple):
         for index, item in enumerate(value):
             yield from _credentials_in(item, f"{place}[{index}]")
+
+
+def _names_a_credential(name: str) -> bool:
+    squashed = re.sub(r"[-_. ]", "", name).lower()
+    return squashed.endswith(CREDENTIAL_ENDINGS) or squashed in CREDENTIAL_WORDS
 
 
 def _name_problems(session_parameter: str | None, credential_env: str | None) -> Iterator[tuple[str, str]]:
@@ -408,7 +415,7 @@ def _url_problems(url: str | None, path: str) -> Iterator[tuple[str, str]]:
 def _header_problems(name: str, value: str) -> Iterator[tuple[str, str]]:
     key = f"headers.{name}"
     lowered = name.lower()
-    if not CREDENTIAL_WORDS.isdisjoint(re.split(r"[-_.]", lowered)):
+    if _names_a_credential(name) or not CREDENTIAL_WORDS.isdisjoint(re.split(r"[-_.]", lowered)):
         yield key, "carries a credential: name its environment variable in credential_env instead"
     elif lowered in OWN_HEADERS:
         yield key, "is set by promptkit"

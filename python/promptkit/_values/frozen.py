@@ -134,7 +134,7 @@ def frozen_mapping(
 ) -> FrozenDict[str, Any]:
     """Give a frozen copy of a mapping with text keys, each value frozen by ``item``."""
     frozen: dict[str, Any] = {}
-    for key, value in mapping.items():
+    for key, value in _pairs(mapping, path):
         if not isinstance(key, str):
             msg = f"has the key {key!r}; keys are text"
             raise UnfitError(msg, path)
@@ -145,6 +145,15 @@ def frozen_mapping(
         where = f"{path}.{key}" if path else key
         frozen[_frozen_text(key, where)] = item(value, where, depth + 1)
     return FrozenDict(frozen)
+
+
+def _pairs(mapping: Mapping[Any, object], path: str) -> list[tuple[Any, object]]:
+    """Read a mapping at once. One that is not a dict runs code of its own, which can raise anything."""
+    try:
+        return list(mapping.items())
+    except Exception as error:  # noqa: BLE001  # of the caller's own class
+        msg = f"is a {type(mapping).__name__} that cannot be read: {type(error).__name__}"
+        raise UnfitError(msg, path) from None
 
 
 def thawed(value: Any) -> Any:
