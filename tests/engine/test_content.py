@@ -81,7 +81,7 @@ ANTHROPIC_PARTS = (
     '{"type":"image","source":{"type":"url","url":"https://host.example/a.jpg?b=1&c=%22"}},'
     '{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"' + PDF64 + '"},'
     '"title":"q \\"1\\".pdf"},'
-    '{"type":"document","source":{"type":"base64","media_type":"text/plain; charset=utf-8","data":""},'
+    '{"type":"document","source":{"type":"text","media_type":"text/plain","data":""},'
     '"cache_control":{"type":"ephemeral","ttl":"1h"}}]'
 )
 

@@ -56,8 +56,11 @@ _STRUCTS = {"text": _Text, "image": _Image, "file": _File}
 parts = st.one_of(
     st.tuples(st.just("text"), st.text()),
     st.tuples(st.just("image"), st.text(), st.binary(), st.none()),
-    st.tuples(st.just("image"), st.text(), st.none(), st.text()),
+    st.tuples(
+        st.just("image"), st.text(), st.none(), st.text() | st.from_regex(r"data:[a-z/\"]*(;base64)?,?[A-Z=\\]*")
+    ),
     st.tuples(st.just("file"), st.text(), st.binary(), st.none() | st.text()),
+    st.tuples(st.just("file"), st.just("text/markdown"), st.text().map(str.encode), st.none() | st.text()),
 )
 messages = st.tuples(
     st.sampled_from(["system", "developer", "user", "assistant"]),
@@ -123,14 +126,28 @@ def as_block(part: Any) -> dict[str, Any]:
         case ("text", text):
             return {"type": "text", "text": text}
         case ("image", media_type, data, url):
-            return {
-                "type": "image",
-                "source": {"type": "url", "url": url} if data is None else source(media_type, data),
-            }
+            return {"type": "image", "source": url_source(url) if data is None else source(media_type, data)}
         case (_, media_type, data, filename):
             title = {} if filename is None else {"title": filename}
-            return {"type": "document", "source": source(media_type, data)} | title
+            return {"type": "document", "source": document_source(media_type, data)} | title
     raise AssertionError(part)
+
+
+def url_source(url: str) -> dict[str, Any]:
+    head, comma, data = url.partition(",")
+    if head.startswith("data:") and head.endswith(";base64") and comma:
+        media_type = head.removeprefix("data:").removesuffix(";base64")
+        return {"type": "base64", "media_type": media_type, "data": data}
+    return {"type": "url", "url": url}
+
+
+def document_source(media_type: str, data: bytes) -> dict[str, Any]:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return source(media_type, data)
+    plain = {"type": "text", "media_type": "text/plain", "data": text}
+    return plain if media_type.startswith("text/") else source(media_type, data)
 
 
 def source(media_type: str, data: bytes) -> dict[str, Any]:

@@ -370,19 +370,41 @@ fn write_anthropic_part<S: Sink>(part: &StoredPart<'_>, sink: &mut S) {
             write_base64_source(media_type, data, sink);
         }
         StoredPart::ImageUrl { url, .. } => {
-            sink.put(br#"{"type":"image","source":{"type":"url","url":"#);
-            sink.put(url);
-            sink.put(b"}");
+            sink.put(br#"{"type":"image","source":"#);
+            if let Some((media_type, data)) = data_of(unquoted(url)) {
+                sink.put(br#"{"type":"base64","media_type":""#);
+                sink.put(media_type);
+                sink.put(br#"","data":""#);
+                sink.put(data);
+                sink.put(br#""}"#);
+            } else {
+                sink.put(br#"{"type":"url","url":"#);
+                sink.put(url);
+                sink.put(b"}");
+            }
         }
         StoredPart::File { media_type, data, filename } => {
             sink.put(br#"{"type":"document","source":"#);
-            write_base64_source(media_type, data, sink);
+            if let Some(text) = part.quoted_text() {
+                sink.put(br#"{"type":"text","media_type":"text/plain","data":"#);
+                sink.put(&text);
+                sink.put(b"}");
+            } else {
+                write_base64_source(media_type, data, sink);
+            }
             if let Some(filename) = filename {
                 sink.put(br#","title":"#);
                 sink.put(filename);
             }
         }
     }
+}
+
+/// The media type and the data of a data URL.
+fn data_of(url: &[u8]) -> Option<(&[u8], &[u8])> {
+    let rest = url.strip_prefix(b"data:")?;
+    let end = rest.iter().position(|byte| *byte == b',')?;
+    Some((rest[..end].strip_suffix(b";base64")?, &rest[end + 1..]))
 }
 
 fn write_base64_source(media_type: &[u8], data: &[u8], sink: &mut impl Sink) {

@@ -350,6 +350,18 @@ impl IndexedPart {
 }
 
 impl<'a> StoredPart<'a> {
+    /// The content of a file of text, as a JSON string. None where it is no text, or not UTF-8.
+    pub(crate) fn quoted_text(&self) -> Option<Vec<u8>> {
+        let Self::File { media_type, data, .. } = *self else { return None };
+        if !unquoted(media_type).starts_with(b"text/") {
+            return None;
+        }
+        let content = decode(data).ok()?;
+        let mut quoted = Vec::new();
+        quote(&mut quoted, std::str::from_utf8(&content).ok()?).ok()?;
+        Some(quoted)
+    }
+
     fn read(&self) -> Result<Part<'a>, Error> {
         Ok(match *self {
             Self::Text { text, .. } => Part::Text(unescape(text)?),

@@ -29,12 +29,23 @@ fn data() -> impl Strategy<Value = Cow<'static, [u8]>> {
     any::<Vec<u8>>().prop_map(Cow::Owned)
 }
 
+fn url() -> impl Strategy<Value = Cow<'static, str>> {
+    let data = "data:[a-z/\"]{0,9}(;base64)?(,[A-Za-z0-9+/=,\\\\]{0,9})?".prop_map(Cow::Owned);
+    prop_oneof![text(), data]
+}
+
+fn file() -> impl Strategy<Value = (Cow<'static, str>, Cow<'static, [u8]>)> {
+    let written = any::<String>().prop_map(|text| Cow::Owned(text.into_bytes()));
+    let media_type = prop_oneof![text(), "text/[a-z]{0,5}".prop_map(Cow::Owned)];
+    (media_type, prop_oneof![data(), written])
+}
+
 fn part() -> impl Strategy<Value = Part<'static>> {
-    let source = prop_oneof![data().prop_map(ImageSource::Data), text().prop_map(ImageSource::Url)];
+    let source = prop_oneof![data().prop_map(ImageSource::Data), url().prop_map(ImageSource::Url)];
     prop_oneof![
         text().prop_map(Part::Text),
         (text(), source).prop_map(|(media_type, source)| Part::Image { media_type, source }),
-        (text(), data(), option::of(text())).prop_map(|(media_type, data, filename)| Part::File {
+        (file(), option::of(text())).prop_map(|((media_type, data), filename)| Part::File {
             media_type,
             data,
             filename
@@ -194,19 +205,30 @@ fn chat(message: &Message<'_>, markers: Markers) -> Value {
 
 fn blocks(message: &Message<'_>, markers: Markers) -> Vec<Value> {
     let base64 = |media_type: &str, data: &[u8]| json!({"type": "base64", "media_type": media_type, "data": STANDARD.encode(data)});
+    let document = |media_type: &str, data: &[u8]| match std::str::from_utf8(data) {
+        Ok(text) if media_type.starts_with("text/") => {
+            json!({"type": "text", "media_type": "text/plain", "data": text})
+        }
+        _ => base64(media_type, data),
+    };
     let part = |part: &Part<'_>| match part {
         Part::Text(text) => json!({"type": "text", "text": text}),
         Part::Image { source: ImageSource::Url(url), .. } => {
-            json!({"type": "image", "source": {"type": "url", "url": url}})
+            let data = url.strip_prefix("data:").and_then(|rest| rest.split_once(','));
+            let packed = data.and_then(|(head, data)| Some((head.strip_suffix(";base64")?, data)));
+            json!({"type": "image", "source": match packed {
+                Some((media_type, data)) => json!({"type": "base64", "media_type": media_type, "data": data}),
+                None => json!({"type": "url", "url": url}),
+            }})
         }
         Part::Image { media_type, source: ImageSource::Data(data) } => {
             json!({"type": "image", "source": base64(media_type, data)})
         }
         Part::File { media_type, data, filename: None } => {
-            json!({"type": "document", "source": base64(media_type, data)})
+            json!({"type": "document", "source": document(media_type, data)})
         }
         Part::File { media_type, data, filename: Some(name) } => {
-            json!({"type": "document", "source": base64(media_type, data), "title": name})
+            json!({"type": "document", "source": document(media_type, data), "title": name})
         }
     };
     let mut blocks: Vec<_> = match &message.content {
