@@ -74,14 +74,14 @@ def error(status: int, message: str = "no", *headers: tuple[str, str], **fields:
 class StubServer:
     """Answers the n-th request with the n-th reply, and the last one for ever."""
 
-    def __init__(self) -> None:
+    def __init__(self, listening: socket.socket | None = None) -> None:
         self.requests: list[Received] = []
         self.replies: list[Reply] = []
         self.disconnected = threading.Event()  # set when a client has closed a connection
         self._lock = threading.Lock()
         self.connections: list[socket.socket] = []  # all that there were
         self.left = 0  # how many of them clients have closed
-        self._socket = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self._socket = listening or socket.create_server(("127.0.0.1", 0), backlog=128)
         self._closing = False
         self._accepting = threading.Thread(target=self._accept, daemon=True)
         self._accepting.start()

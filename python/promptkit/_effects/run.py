@@ -139,6 +139,8 @@ class RunDriver:
         contract = prepared.selection.contract
         extra: tuple[Message, ...] = ()
         while True:
+            if self._run.attempts or self._cancelled.pending:
+                await self._cancelled()  # nothing is begun for a run that has been cancelled meanwhile
             outcome = await self._attempt(self._call(prepared, credential, extra), gate, generate)
             if isinstance(outcome, GenerationError):
                 await self._after_failure(outcome)
@@ -148,7 +150,6 @@ class RunDriver:
             self._run, command = step(self._run, Answered(contribution(outcome.usage), valid, judgement.curable))
             match command:
                 case Repair():
-                    await self._cancelled()  # nothing is begun for a run that has been cancelled meanwhile
                     extra = repair_messages(outcome.content, judgement.validation.violations)
                 case Finish() | _:
                     return Answer(outcome, judgement)
