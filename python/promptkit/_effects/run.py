@@ -318,7 +318,7 @@ async def _bounded(call: GenerationCall, gate: Gate, generate: Generate) -> Gene
                 raise InvalidRequestError(msg)
             reply: Any = await pending
         except GenerationError as error:
-            return well_formed(error)
+            return own(well_formed(error))
         except BaseExceptionGroup as group:
             raise alone(group) from None
         if isinstance(reply, GenerationReply):
@@ -341,6 +341,25 @@ def well_formed(error: GenerationError) -> GenerationError:
                 f"the model client raised a {type(error).__name__} whose {name} is {kind}: it must be {meaning}"
             )
     return error
+
+
+def own(error: GenerationError) -> GenerationError:
+    """Give the run an error of its own to put its facts on: a client may raise one in several runs, or keep it.
+
+    One of a class that makes no instance from its arguments is taken as it is.
+    """
+    kind = type(error)
+    try:
+        made = kind.__new__(kind, *error.args)
+    except Exception:  # noqa: BLE001  # it is the client's own method, and can raise anything
+        return error
+    made.args = error.args
+    made.__dict__.update(error.__dict__)
+    if hasattr(error, "__notes__"):
+        made.__notes__ = list(error.__notes__)
+    made.__cause__, made.__context__ = error.__cause__, error.__context__
+    made.__suppress_context__ = error.__suppress_context__
+    return made.with_traceback(error.__traceback__)
 
 
 def _attempt_usage(outcome: GenerationReply | BaseException) -> TokenUsage:
