@@ -26,10 +26,11 @@ from promptkit import (
 )
 from promptkit.testing import EventRecorder, ScriptedClient
 from servers.catalogs import small_catalog
-from servers.stub import Held, completion, error, ok
+from servers.closing import SlowlyClosing
+from servers.stub import Held, error, ok
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
 
     from servers.stub import StubServer
 
@@ -38,56 +39,8 @@ pytestmark = pytest.mark.anyio
 ASK = RunRequest(prompt_id="ask", variables={"question": "Where?"})
 
 
-class SlowlyClosing(httpx.AsyncBaseTransport):
-    """Answers at once with a reply whose closing takes until the test lets it go."""
-
-    def __init__(self) -> None:
-        self.closing = anyio.Event()
-        self.free = anyio.Event()
-        self.closed = 0
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        outer = self
-
-        class Stream(httpx.AsyncByteStream):
-            async def __aiter__(self) -> AsyncIterator[bytes]:
-                yield httpx.Response(200, json=completion("Rome.")).content
-
-            async def aclose(self) -> None:
-                outer.closing.set()
-                await outer.free.wait()
-                outer.closed += 1
-
-        return httpx.Response(200, stream=Stream(), request=request)
-
-
 def ask(**fields: Any) -> RunRequest:
     return RunRequest(prompt_id="ask", variables={"question": "Where?"}, **fields)
-
-
-async def test_a_scope_cancelled_while_the_response_is_closed_loses_nothing() -> None:
-    transport = SlowlyClosing()
-    recorder = EventRecorder()
-    got: list[str] = []
-    async with httpx.AsyncClient(transport=transport) as client:
-        engine = Engine(small_catalog(), http_client=client)
-        async with anyio.create_task_group() as tasks:
-
-            async def run() -> None:
-                got.append((await engine.run(ask(observer=recorder))).raw_output)
-                got.append("delivered before the cancellation")
-                await anyio.lowlevel.checkpoint()
-                got.append("never")
-
-            tasks.start_soon(run)
-            await transport.closing.wait()
-            tasks.cancel_scope.cancel()
-            transport.free.set()
-    assert got == ["Rome.", "delivered before the cancellation"]
-    assert transport.closed == 1
-    finished = recorder.events[-1]
-    assert isinstance(finished, RunFinished)
-    assert finished.outcome == "completed"
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
@@ -113,31 +66,6 @@ async def test_a_native_cancel_while_the_response_is_closed_loses_nothing(cancel
             await task
     assert got == ["Rome."]
     assert transport.closed == 1
-
-
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_a_deadline_of_asyncio_timeout_while_closing_loses_nothing() -> None:
-    transport = SlowlyClosing()
-    got: list[str] = []
-    async with httpx.AsyncClient(transport=transport) as client:
-        engine = Engine(small_catalog(), http_client=client)
-
-        async def run() -> None:
-            async with asyncio.timeout(None) as timeout:
-                deadline.append(timeout)
-                got.append((await engine.run(ASK)).raw_output)
-                await asyncio.sleep(0)
-                got.append("never")
-
-        deadline: list[asyncio.Timeout] = []
-        task = asyncio.ensure_future(run())
-        await transport.closing.wait()
-        deadline[0].reschedule(0)
-        await asyncio.sleep(0)
-        transport.free.set()
-        with pytest.raises(TimeoutError):
-            await task
-    assert got == ["Rome."]
 
 
 async def test_a_run_cancelled_in_flight_tells_so_once_and_gives_its_capacity_back(stub: StubServer) -> None:

@@ -32,7 +32,8 @@ from promptkit import (
 )
 from promptkit.testing import EventRecorder, ScriptedClient
 from servers.catalogs import small_catalog
-from servers.stub import Held, Received, StubServer, completion, error, ok
+from servers.closing import SlowlyClosing
+from servers.stub import Held, Received, StubServer, error, ok
 from servers.surroundings import Still, engine_in
 
 pytestmark = pytest.mark.anyio
@@ -406,29 +407,6 @@ async def test_a_run_that_is_cancelled_ends_at_its_next_await_and_takes_nothing_
         assert len(place.server.requests) == place.sent + 1
 
 
-class SlowlyClosing(httpx.AsyncBaseTransport):
-    """Answers at once with a reply whose closing takes until the test lets it go."""
-
-    def __init__(self) -> None:
-        self.closing = anyio.Event()
-        self.free = anyio.Event()
-        self.closed = 0
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        outer = self
-
-        class Stream(httpx.AsyncByteStream):
-            async def __aiter__(self) -> AsyncIterator[bytes]:
-                yield httpx.Response(200, json=completion("Rome.")).content
-
-            async def aclose(self) -> None:
-                outer.closing.set()
-                await outer.free.wait()
-                outer.closed += 1
-
-        return httpx.Response(200, stream=Stream(), request=request)
-
-
 @every_way
 async def test_a_finished_response_is_never_lost_between_the_backend_and_the_caller(way: type[Scope]) -> None:
     transport = SlowlyClosing()
@@ -483,3 +461,48 @@ async def test_an_answer_that_is_in_hand_when_its_attempt_is_told_is_returned(
         await cancel.around(run)
     assert cancel.caught
     assert got == ["Rome."]
+
+
+@every_way
+async def test_a_run_that_is_cancelled_while_a_failed_response_is_closed_gives_its_connection_back(
+    way: type[Scope],
+) -> None:
+    transport = SlowlyClosing(503)
+    recorder = EventRecorder()
+    cancel = way()
+    async with httpx.AsyncClient(transport=transport) as client:
+        engine = Engine(small_catalog(**CAPACITY), http_client=client)
+
+        async def run() -> None:
+            await engine.run(RunRequest(prompt_id="more", observer=recorder))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(cancel.around, run)
+            await transport.closing.wait()
+            cancel.fire()
+            for _ in range(3):
+                await anyio.lowlevel.checkpoint()
+            transport.free.set()
+        assert cancel.caught
+        assert (transport.asked, transport.closed) == (1, 1)
+        finished = recorder.events[-1]
+        assert isinstance(finished, RunFinished)
+        assert (finished.outcome, finished.attempts) == ("cancelled", 1)
+        transport.status = 200
+        assert (await engine.run(RunRequest(prompt_id="more"))).raw_output == "Rome."
+
+
+async def test_a_response_that_is_in_hand_when_its_attempt_times_out_is_returned() -> None:
+    transport = SlowlyClosing()
+
+    async def late() -> None:
+        await transport.closing.wait()
+        await anyio.sleep(0.02)
+        transport.free.set()
+
+    async with httpx.AsyncClient(transport=transport) as client, anyio.create_task_group() as tasks:
+        engine = Engine(small_catalog(attempt_timeout=0.01, **CAPACITY), http_client=client)
+        tasks.start_soon(late)
+        result = await engine.run(RunRequest(prompt_id="more"))
+        await anyio.lowlevel.checkpoint()  # nothing of the timeout is left
+    assert (result.raw_output, result.attempts, transport.asked) == ("Rome.", 1, 1)
