@@ -66,7 +66,7 @@ class Say(NamedTuple):
     reply: Reply
     then: str
     tokens: tuple[int | None, int | None]
-    status: int | None = None
+    status: int = 200
 
 
 NONE_MADE = (-1, -1)
@@ -94,12 +94,12 @@ VOCABULARY = {
     "429": Say(error(429), "again", NONE_MADE, 429),
     "429 with a demand": Say(error(429, "slow", ("retry-after", "3")), "again", NONE_MADE, 429),
     "408": Say(error(408), "again", (None, None), 408),
-    "cut": Say(cut, "again", (None, None), 200),
+    "cut": Say(cut, "again", (None, None)),
     "error in a 200": Say(http(200, b'{"error": {"message": "no", "code": 503}}'), "again", (None, None), 503),
     "400": Say(error(400), "fail", NONE_MADE, 400),
     "429 of a quota": Say(error(429, "no", code="insufficient_quota"), "fail", NONE_MADE, 429),
     "501": Say(error(501), "fail", (None, None), 501),
-    "malformed": Say(http(200, b"<html>"), "fail", (None, None), 200),
+    "malformed": Say(http(200, b"<html>"), "fail", (None, None)),
 }
 
 
@@ -208,6 +208,7 @@ def check_events(events: list[ExecutionEvent], want: Expected, waits: list[float
     assert [event.purpose for event in told] == want.purposes
     failed = [VOCABULARY[name].then in {"again", "fail"} for name in want.heard]
     assert [event.outcome for event in told] == ["failed" if bad else "completed" for bad in failed]
+    assert [event.status for event in told] == [VOCABULARY[name].status for name in want.heard]
     assert [tokens(event.usage) for event in told] == [usage_of([name]) for name in want.heard]
     waited = [event for event in events if isinstance(event, RetryDelayed)]
     assert [event.delay for event in waited] == waits

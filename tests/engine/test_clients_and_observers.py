@@ -277,3 +277,13 @@ async def test_composition_copies_its_arguments_and_calls_each_as_often_as_it_wa
     observers[0] = observers[2] = lambda _: seen.append("later")
     await Engine(small_catalog(), client=ScriptedClient("Rome.")).run(ask(observer=composed))
     assert seen == ["a", "b", "a"] * 3
+
+
+@pytest.mark.parametrize("status", [None, 201])
+async def test_an_attempt_has_the_status_that_the_client_gives_its_reply_and_none_otherwise(status: int | None) -> None:
+    recorder = EventRecorder()
+    client = ScriptedClient(GenerationReply(content="Rome.", status=status))
+    await Engine(small_catalog(), client=client).run(ask(observer=recorder))
+    attempt = recorder.events[1]
+    assert isinstance(attempt, AttemptFinished)
+    assert attempt.status == status

@@ -208,8 +208,8 @@ async def test_events_tell_a_run_with_a_retry_and_a_repair_in_order(stub: StubSe
     attempts = [event for event in recorder.events if isinstance(event, AttemptFinished)]
     assert [(a.attempt, a.purpose, a.outcome, a.status) for a in attempts] == [
         (1, "generate", "failed", 503),
-        (2, "generate", "completed", None),
-        (3, "repair", "completed", None),
+        (2, "generate", "completed", 200),
+        (3, "repair", "completed", 200),
     ]
     assert attempts[0].error == "OverloadedError"
     delayed = next(event for event in recorder.events if isinstance(event, RetryDelayed))

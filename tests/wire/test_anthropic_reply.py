@@ -76,6 +76,7 @@ def test_an_ordinary_reply_is_read_whole() -> None:
         finish_reason="end_turn",
         model="claude-x",
         response_id="msg_1",
+        status=200,
         usage=ReportedUsage(input_tokens=11, output_tokens=7),
     )
 

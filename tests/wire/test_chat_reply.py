@@ -78,6 +78,7 @@ def test_an_ordinary_reply_is_read_whole() -> None:
         finish_reason="stop",
         model="m",
         response_id="r-1",
+        status=200,
         usage=REPORTED,
     )
 

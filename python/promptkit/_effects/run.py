@@ -222,7 +222,7 @@ class RunDriver:
             purpose=call.purpose,
             outcome="completed" if error is None else "cancelled" if cancelled else "failed",
             error=None if error is None else type(error).__name__,
-            status=getattr(error, "status", None),
+            status=getattr(outcome, "status", None),
             queued=began - asked,
             duration=self._surroundings.monotonic() - began,
             usage=shown(_attempt_usage(outcome)),

@@ -90,8 +90,9 @@ class GenerationCall(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=T
 class GenerationReply(Checked, frozen=True, kw_only=True):
     """One finished reply: the exact text of the answer, and what the backend said about it.
 
-    ``finish_reason`` is an open set. ``usage`` None means that nothing was reported, which is not zero. What is no
-    such reply is a MalformedReplyError.
+    ``finish_reason`` is an open set. ``status`` is the HTTP status that it came with, if it came over HTTP; the event
+    of the attempt shows it. ``usage`` None means that nothing was reported, which is not zero. What is no such reply
+    is a MalformedReplyError.
     """
 
     refused_with: ClassVar[type[PromptKitError]] = MalformedReplyError
@@ -101,6 +102,7 @@ class GenerationReply(Checked, frozen=True, kw_only=True):
     refusal: str | None = None
     model: str | None = None
     response_id: str | None = None
+    status: int | None = None
     usage: ReportedUsage | None = None
 
 

@@ -103,6 +103,7 @@ def _answer(arrival: Arrival, document: object) -> Result[GenerationReply, Gener
             refusal=refusal,
             model=label(arrival, document, "model"),
             response_id=label(arrival, document, "id"),
+            status=arrival.status,
             usage=read_usage(member(document, "usage")),
         )
         for content in _content(document)

@@ -115,6 +115,7 @@ def _answer(arrival: Arrival, document: object) -> Result[GenerationReply, Gener
             refusal=refusal,
             model=label(arrival, document, "model"),
             response_id=label(arrival, document, "id"),
+            status=arrival.status,
             usage=read_usage(member(document, "usage")),
         )
         for choice in _choice(document)
