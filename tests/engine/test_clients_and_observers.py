@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
+GONE = DisconnectedError("gone", transient=True)
+
 
 def ask(**fields: Any) -> RunRequest:
     return RunRequest(prompt_id="ask", variables={"question": "Where?"}, **fields)
@@ -116,10 +118,27 @@ async def test_an_error_of_a_class_that_cannot_be_made_again_is_raised_as_it_is(
     assert (odd.code, odd.attempts) == (7, 1)
 
 
+async def test_a_group_of_errors_that_a_client_raises_ends_the_run_unchanged() -> None:
+    cause = ValueError("why")
+    problem = ExceptionGroup("several", [GONE, ZeroDivisionError("mine")])
+
+    class Client:
+        async def generate(self, call: GenerationCall) -> GenerationReply:
+            raise problem from cause
+
+    recorder = EventRecorder()
+    with pytest.raises(ExceptionGroup) as raised:
+        await Engine(small_catalog(), client=Client()).run(ask(observer=recorder))
+    assert raised.value is problem
+    assert problem.__cause__ is cause
+    finished = recorder.events[-1]
+    assert isinstance(finished, RunFinished)
+    assert (finished.outcome, finished.error, finished.attempts) == ("failed", "ExceptionGroup", 1)
+
+
 # ---------------------------------------------------------------- what ends a program
 
 ENDINGS = [KeyboardInterrupt, SystemExit]
-GONE = DisconnectedError("gone", transient=True)
 
 
 @pytest.mark.parametrize("ending", ENDINGS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import socket
 import sys
 import threading
@@ -21,9 +22,14 @@ import pytest
 from promptkit import (
     AttemptFinished,
     Catalog,
+    DisconnectedError,
     Engine,
+    GenerationCall,
+    GenerationError,
+    GenerationReply,
     Message,
     MessageTemplate,
+    OverloadedError,
     PromptDefinition,
     RetryDelayed,
     RunFinished,
@@ -506,3 +512,55 @@ async def test_a_response_that_is_in_hand_when_its_attempt_times_out_is_returned
         result = await engine.run(RunRequest(prompt_id="more"))
         await anyio.lowlevel.checkpoint()  # nothing of the timeout is left
     assert (result.raw_output, result.attempts, transport.asked) == ("Rome.", 1, 1)
+
+
+class Steps:
+    """A client that waits a few turns of the loop in each call: fails, answers badly, fails again, answers well."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.answers: list[Any] = [DisconnectedError("gone"), "no", OverloadedError("503"), '{"a": 1}']
+
+    async def generate(self, call: GenerationCall) -> GenerationReply:
+        answer = self.answers[self.calls]
+        self.calls += 1
+        for _ in range(3):
+            await anyio.lowlevel.checkpoint()
+        if isinstance(answer, GenerationError):
+            raise answer
+        return GenerationReply(content=answer)
+
+
+@every_way
+async def test_a_cancellation_at_any_step_of_a_run_is_told_once_and_gives_everything_back(way: type[Scope]) -> None:
+    outcomes: list[str] = []
+    for steps in itertools.count():
+        client, cancel, recorder = Steps(), way(), EventRecorder()
+        engine = Engine(small_catalog(**CAPACITY), client=client)
+        got: list[str] = []
+
+        async def run(engine: Engine = engine, recorder: EventRecorder = recorder, got: list[str] = got) -> None:
+            got.append((await engine.run(msgspec.structs.replace(FOLLOW, observer=recorder))).raw_output)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(cancel.around, run)
+            await until(lambda recorder=recorder: len(recorder.events) > 0)  # type: ignore[misc]
+            for _ in range(steps):
+                await anyio.lowlevel.checkpoint()
+            over = isinstance(recorder.events[-1], RunFinished)
+            if not over:
+                cancel.fire()
+        finished = recorder.events[-1]
+        assert isinstance(finished, RunFinished)
+        told = [event for event in recorder.events if isinstance(event, AttemptFinished)]
+        assert sum(isinstance(event, RunFinished) for event in recorder.events) == 1
+        assert finished.attempts == len(told) == client.calls
+        assert (finished.outcome == "completed") == (got == ['{"a": 1}'])
+        assert cancel.caught == (finished.outcome == "cancelled")
+        counts = engine.inspect_backend("server")
+        assert (counts.running, counts.waiting) == (0, 0)
+        outcomes.append(finished.outcome)
+        if over:
+            break
+    assert len(outcomes) > 12
+    assert set(outcomes) == {"cancelled", "completed"}

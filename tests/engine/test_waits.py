@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
@@ -437,3 +438,17 @@ async def test_a_timeout_of_asyncio_that_equals_attempt_timeout_is_one_of_the_tw
     assert client.asked <= 2
     assert sum(isinstance(event, RunFinished) for event in recorder.events) == 1
     await asyncio.sleep(0)  # nothing of it is left
+
+
+@pytest.mark.parametrize("retries", [0, 3])
+async def test_a_callers_deadline_that_equals_attempt_timeout_is_one_of_the_two_and_ends_the_run(retries: int) -> None:
+    recorder = EventRecorder()
+    client = Slow()
+    policy = RetryPolicy(max_retries=retries, base_delay=0.0, max_delay=0.0)
+    engine = Engine(small_catalog(attempt_timeout=0.01, retry=policy), client=client)
+    with pytest.raises((TimeoutError, AttemptTimeoutError)):
+        with anyio.fail_after(0.01):
+            await engine.run(ask(observer=recorder))
+    assert client.asked <= 2
+    assert sum(isinstance(event, RunFinished) for event in recorder.events) == 1
+    await anyio.lowlevel.checkpoint()  # nothing of it is left

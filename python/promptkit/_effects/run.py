@@ -320,7 +320,10 @@ async def _bounded(call: GenerationCall, gate: Gate, generate: Generate) -> Gene
         except GenerationError as error:
             return own(well_formed(error))
         except BaseExceptionGroup as group:
-            raise alone(group) from None
+            single = alone(group)
+            if single is group:
+                raise
+            raise single from None
         if isinstance(reply, GenerationReply):
             return reply
         return MalformedReplyError(

@@ -25,9 +25,9 @@ class RunStarted(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
 class AttemptFinished(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="attempt_finished"):
     """One call to the backend ended, and its permit is back.
 
-    ``attempt`` counts from 1 within the run; ``error`` is the class name of the failure, if it failed; ``status`` is the
-    HTTP status, if there was one; ``queued`` is the seconds spent waiting for the permit, ``duration`` those of the
-    attempt itself.
+    ``attempt`` counts from 1 within the run; ``error`` is the class name of the failure, if it failed; ``status`` is
+    the HTTP status, if there was one; ``queued`` is the seconds spent waiting for the permit, ``duration`` those of
+    the attempt itself.
     """
 
     at: datetime
