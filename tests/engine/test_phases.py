@@ -21,6 +21,7 @@ import pytest
 
 from promptkit import (
     AttemptFinished,
+    AttemptTimeoutError,
     Catalog,
     DisconnectedError,
     Engine,
@@ -32,6 +33,7 @@ from promptkit import (
     OverloadedError,
     PromptDefinition,
     RetryDelayed,
+    RetryPolicy,
     RunFinished,
     RunRequest,
     RunStarted,
@@ -139,7 +141,7 @@ class Place:
         self.recover: Callable[[], Awaitable[object]] = anyio.lowlevel.checkpoint
 
 
-Phase = Callable[[StubServer], contextlib.AbstractAsyncContextManager[Place]]
+Phase = Callable[..., contextlib.AbstractAsyncContextManager[Place]]
 
 
 @contextlib.asynccontextmanager
@@ -207,7 +209,7 @@ def connecting(port: int) -> int:
 
 
 @contextlib.asynccontextmanager
-async def connecting_to_a_silent_backlog(stub: StubServer) -> AsyncIterator[Place]:
+async def connecting_to_a_silent_backlog(stub: StubServer, **backend: Any) -> AsyncIterator[Place]:
     with contextlib.ExitStack() as stack:
         silent = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         port = silent.getsockname()[1]
@@ -216,7 +218,7 @@ async def connecting_to_a_silent_backlog(stub: StubServer) -> AsyncIterator[Plac
             other.settimeout(0)
             other.connect_ex(("127.0.0.1", port))
         before = connecting(port)
-        async with Engine(small_catalog(f"http://127.0.0.1:{port}/v1", **CAPACITY)) as engine:
+        async with Engine(small_catalog(f"http://127.0.0.1:{port}/v1", **CAPACITY, **backend)) as engine:
             place = Place(engine, stub, sent=0, attempts=1)
             place.reached = lambda: until(lambda: connecting(port) > before)
 
@@ -252,11 +254,11 @@ class Unread(StubServer):
 
 
 @contextlib.asynccontextmanager
-async def sending_a_large_body_that_is_not_read(stub: StubServer) -> AsyncIterator[Place]:
+async def sending_a_large_body_that_is_not_read(stub: StubServer, **backend: Any) -> AsyncIterator[Place]:
     server = Unread()
     server.say(VALID)
     try:
-        async with Engine(small_catalog(server.base_url, **CAPACITY)) as engine:
+        async with Engine(small_catalog(server.base_url, **CAPACITY, **backend)) as engine:
             place = Place(engine, server, sent=0, attempts=1)
             large = Message(role="user", content="x" * 2**24)
             place.request = msgspec.structs.replace(FOLLOW, appended_messages=(large,))
@@ -273,10 +275,10 @@ async def sending_a_large_body_that_is_not_read(stub: StubServer) -> AsyncIterat
 
 
 @contextlib.asynccontextmanager
-async def waiting_for_the_head(stub: StubServer) -> AsyncIterator[Place]:
+async def waiting_for_the_head(stub: StubServer, **backend: Any) -> AsyncIterator[Place]:
     held = Held(VALID)
     stub.say(held, VALID)
-    async with Engine(small_catalog(stub.base_url, **CAPACITY)) as engine:
+    async with Engine(small_catalog(stub.base_url, **CAPACITY, **backend)) as engine:
         place = Place(engine, stub, sent=1, attempts=1)
         place.reached = lambda: anyio.to_thread.run_sync(held.asked.wait)
 
@@ -288,7 +290,7 @@ async def waiting_for_the_head(stub: StubServer) -> AsyncIterator[Place]:
 
 
 @contextlib.asynccontextmanager
-async def reading_a_body_that_drips(stub: StubServer) -> AsyncIterator[Place]:
+async def reading_a_body_that_drips(stub: StubServer, **backend: Any) -> AsyncIterator[Place]:
     flowing = threading.Event()
 
     def drip(_: Received, connection: socket.socket) -> None:
@@ -301,7 +303,7 @@ async def reading_a_body_that_drips(stub: StubServer) -> AsyncIterator[Place]:
                 return
 
     stub.say(drip, VALID)
-    async with Engine(small_catalog(stub.base_url, **CAPACITY)) as engine:
+    async with Engine(small_catalog(stub.base_url, **CAPACITY, **backend)) as engine:
         place = Place(engine, stub, sent=1, attempts=1)
         place.reached = lambda: anyio.to_thread.run_sync(flowing.wait)
         yield place
@@ -340,10 +342,7 @@ async def before_a_retry_without_a_delay(stub: StubServer) -> AsyncIterator[Plac
         yield place
 
 
-PHASES = [
-    at_its_start,
-    preparing_a_slow_input,
-    in_the_queue,
+IN_AN_ATTEMPT = [
     pytest.param(
         connecting_to_a_silent_backlog,
         marks=pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a full backlog refuses"),
@@ -351,6 +350,12 @@ PHASES = [
     sending_a_large_body_that_is_not_read,
     waiting_for_the_head,
     reading_a_body_that_drips,
+]
+PHASES = [
+    at_its_start,
+    preparing_a_slow_input,
+    in_the_queue,
+    *IN_AN_ATTEMPT,
     in_a_backoff,
     between_an_answer_and_its_repair,
     before_a_retry_without_a_delay,
@@ -400,6 +405,7 @@ async def test_a_run_that_is_cancelled_ends_at_its_next_await_and_takes_nothing_
         # What asyncio.timeout does, it does a turn of the loop later: the attempt has begun, and sends nothing.
         begun = 1 if (place.at, way) == (RunStarted, Timeout) else place.attempts
         assert finished.attempts == len(told) == begun
+        assert finished.usage.input_tokens.complete == all(event.usage.input_tokens.complete for event in told)
         assert sum(isinstance(event, RunFinished) for event in recorder.events) == 1
 
         # The capacity, the connections and the exchange are there for the next run, and nothing else was sent.
@@ -411,6 +417,24 @@ async def test_a_run_that_is_cancelled_ends_at_its_next_await_and_takes_nothing_
         assert again.raw_output == '{"a": 1}'
         assert again.parent_run_id == source.run_id
         assert len(place.server.requests) == place.sent + 1
+
+
+@pytest.mark.parametrize("phase", IN_AN_ATTEMPT)
+async def test_an_attempt_is_bounded_whatever_it_waits_for_and_takes_nothing_with_it(
+    phase: Phase, stub: StubServer
+) -> None:
+    recorder = EventRecorder()
+    async with phase(stub, attempt_timeout=0.2, retry=RetryPolicy(max_retries=0)) as place:
+        with pytest.raises(AttemptTimeoutError, match=r"attempt_timeout of 0\.2 s") as raised:
+            await place.engine.run(msgspec.structs.replace(place.request, observer=recorder))
+        assert [type(event) for event in recorder.events] == [RunStarted, AttemptFinished, RunFinished]
+        assert raised.value.usage is not None
+        assert not raised.value.usage.output_tokens.complete
+        await place.recover()
+        counts = place.engine.inspect_backend("server")
+        assert (counts.running, counts.waiting) == (0, 0)
+        assert len(place.server.requests) == place.sent
+        assert (await place.engine.run(FOLLOW)).raw_output == '{"a": 1}'
 
 
 @every_way

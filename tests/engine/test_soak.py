@@ -154,6 +154,7 @@ class Crowd:
             told = [event for event in recorder.events if isinstance(event, AttemptFinished)]
             assert sum(isinstance(event, RunFinished) for event in recorder.events) == 1
             assert final.attempts == len(told)
+            assert final.usage.input_tokens.complete == all(event.usage.input_tokens.complete for event in told)
             if told:
                 assert final.attempts == 1 + final.transient_retries + final.repair_calls
             if final.outcome == "completed":
