@@ -328,6 +328,65 @@ async def test_a_run_that_comes_back_from_its_backoff_is_served_after_those_who_
     assert served == ["first", "second", "third", "first"]
 
 
+async def test_a_run_whose_deadline_passed_in_the_queue_while_other_code_blocked_makes_no_attempt() -> None:
+    recorder = EventRecorder()
+    hold = Hold()
+
+    async def block(call: GenerationCall) -> Any:
+        answer = await hold(call)
+        scope.deadline = anyio.current_time() + 0.001
+        while anyio.current_time() < scope.deadline:
+            pass
+        return answer  # the permit is handed over before the event loop has seen that the deadline passed
+
+    client = ScriptedClient(block, "Again.", "never")
+    engine = Engine(small_catalog(max_concurrency=1, max_waiting=1), client=client)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(engine.run, ASK)
+        await hold.inside.wait()
+        scope = anyio.CancelScope()
+
+        async def second() -> None:
+            with scope:
+                await engine.run(ask(observer=recorder))
+
+        tasks.start_soon(second)
+        await until(lambda: counts(engine) == (1, 1))
+        hold.free.set()
+    assert scope.cancelled_caught
+    assert len(client.calls) == 1
+    assert [type(event) for event in recorder.events] == [RunStarted, RunFinished]
+    assert counts(engine) == (0, 0)
+    assert at_once(engine.run(ASK)).raw_output == "Again."
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # trio has seen that it passed before another task can move it
+async def test_a_run_whose_deadline_is_moved_at_the_last_moment_asks_for_its_permit_again() -> None:
+    passed = anyio.Event()
+    seen: list[tuple[int, int]] = []
+
+    def observer(event: object) -> None:
+        if isinstance(event, RunStarted):
+            scope.deadline = anyio.current_time() + 0.001
+            while anyio.current_time() < scope.deadline:
+                pass
+            passed.set()
+
+    async def move() -> None:
+        await passed.wait()
+        seen.append(counts(engine))
+        scope.deadline = anyio.current_time() + 60
+
+    engine = Engine(small_catalog(**ALONE), client=ScriptedClient("Rome."))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(move)
+        await anyio.wait_all_tasks_blocked()
+        with anyio.CancelScope() as scope:
+            assert (await engine.run(ask(observer=observer))).raw_output == "Rome."
+    assert seen == [(0, 1)]  # no permit is held while the run looks whether it is cancelled
+    assert counts(engine) == (0, 0)
+
+
 # ---------------------------------------------------------------- counts
 
 

@@ -139,8 +139,8 @@ class RunDriver:
         contract = prepared.selection.contract
         extra: tuple[Message, ...] = ()
         while True:
-            if self._run.attempts or self._cancelled.pending:
-                await self._cancelled()  # nothing is begun for a run that has been cancelled meanwhile
+            if self._run.attempts:
+                await self._cancelled()  # nothing more is begun for a run that has been cancelled meanwhile
             outcome = await self._attempt(self._call(prepared, credential, extra), gate, generate)
             if isinstance(outcome, GenerationError):
                 await self._after_failure(outcome)
@@ -187,7 +187,7 @@ class RunDriver:
     async def _attempt(self, call: GenerationCall, gate: Gate, generate: Generate) -> GenerationReply | GenerationError:
         """Make one attempt with a permit, and tell of it when the permit is back."""
         asked = self._surroundings.monotonic()
-        await gate.acquire()
+        await self._permit(gate)
         began = self._surroundings.monotonic()
         self._run, _ = step(self._run, Sent())
         try:
@@ -200,6 +200,14 @@ class RunDriver:
         gate.release()
         self._tell_attempt(call, outcome, asked, began)
         return outcome
+
+    async def _permit(self, gate: Gate) -> None:
+        """Wait for a permit. Not even a client that waits for nothing is called for a run that has been cancelled."""
+        await gate.acquire()
+        while self._cancelled.pending:
+            gate.release()
+            await self._cancelled()
+            await gate.acquire()
 
     def _tell_attempt(
         self, call: GenerationCall, outcome: GenerationReply | BaseException, asked: float, began: float
