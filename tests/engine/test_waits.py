@@ -335,7 +335,7 @@ async def test_a_drip_fed_body_does_not_extend_an_attempt_and_the_timeout_is_ret
     stub.say(dripping(stub), ok("Rome."))
     recorder = EventRecorder()
     still = Still([0.0])
-    catalog = small_catalog(stub.base_url, attempt_timeout=0.2, retry=POLICY, max_concurrency=1, max_waiting=0)
+    catalog = small_catalog(stub.base_url, attempt_timeout=0.4, retry=POLICY, max_concurrency=1, max_waiting=0)
     async with engine_in(still, catalog) as engine:
         result = await engine.run(ask(observer=recorder))
         assert (await engine.run(ask())).raw_output == "Rome."
