@@ -306,3 +306,16 @@ async def test_an_attempt_has_the_status_that_the_client_gives_its_reply_and_non
     attempt = recorder.events[1]
     assert isinstance(attempt, AttemptFinished)
     assert attempt.status == status
+
+
+async def test_nothing_but_what_a_reply_or_a_generation_error_says_gets_into_an_event() -> None:
+    class StrangeError(Exception):
+        status = "a text"
+        response_id = ("no", "text")
+
+    recorder = EventRecorder()
+    with pytest.raises(StrangeError):
+        await Engine(small_catalog(), client=ScriptedClient(StrangeError())).run(ask(observer=recorder))
+    attempt = recorder.events[1]
+    assert isinstance(attempt, AttemptFinished)
+    assert (attempt.status, attempt.response_id) == (None, None)

@@ -216,6 +216,7 @@ class RunDriver:
             return
         error = outcome if isinstance(outcome, BaseException) else None
         reply = outcome if isinstance(outcome, GenerationReply) else None
+        said = outcome if isinstance(outcome, GenerationReply | GenerationError) else None
         cancelled = error is not None and isinstance(error, anyio.get_cancelled_exc_class())
         event = AttemptFinished(
             at=self._surroundings.now(),
@@ -225,12 +226,12 @@ class RunDriver:
             backend=call.backend.id,
             backend_kind=call.backend.kind,
             model=(reply and reply.model) or call.profile.model,
-            response_id=reply.response_id if reply else getattr(error, "response_id", None),
+            response_id=said.response_id if said else None,
             attempt=call.attempt,
             purpose=call.purpose,
             outcome="completed" if error is None else "cancelled" if cancelled else "failed",
             error=None if error is None else type(error).__name__,
-            status=getattr(outcome, "status", None),
+            status=said.status if said else None,
             queued=began - asked,
             duration=self._surroundings.monotonic() - began,
             usage=shown(_attempt_usage(outcome)),
