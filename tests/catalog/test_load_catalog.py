@@ -299,27 +299,27 @@ FAULTS: dict[str, tuple[dict[str, str | bytes], str]] = {
     ),
     "number for text": (
         {"promptkit.toml": ROOT.replace('"small"', "1.10")},
-        "promptkit.toml:11: profiles.fast.model: Expected `str`, got `float`.",
+        "promptkit.toml:11: profiles.fast.model: Expected a text, got a float.",
     ),
     "date for text": (
         {"promptkit.toml": ROOT.replace('"small"', "2026-01-02")},
-        "promptkit.toml:11: profiles.fast.model: Expected `str`, got `date`.",
+        "promptkit.toml:11: profiles.fast.model: Expected a text, got a date.",
     ),
     "boolean for a number": (
         {"promptkit.toml": ROOT.replace("max_retries = 0", "max_retries = true")},
-        "promptkit.toml:7: backends.local.retry.max_retries: Expected `int`, got `bool`.",
+        "promptkit.toml:7: backends.local.retry.max_retries: Expected an integer, got a boolean.",
     ),
     "text for a tuple": (
         {"promptkit.toml": ROOT.replace('["END"]', '"END"')},
-        "promptkit.toml:13: profiles.fast.stop: Expected `array`, got `str`.",
+        "promptkit.toml:13: profiles.fast.stop: Expected an array, got a text: put it in brackets.",
     ),
     "value for a table": (
         {"prompts/a.toml": 'output = "json"\n' + HI},
-        "prompts/a.toml:1: output: Expected a table, got a string.",
+        "prompts/a.toml:1: output: Expected a table, got a text.",
     ),
     "value for messages": (
         {"prompts/a.toml": 'messages = "hi"'},
-        "prompts/a.toml:1: messages: Expected an array of tables, got a string.",
+        "prompts/a.toml:1: messages: Expected an array of tables, got a text.",
     ),
     "no messages": (
         {"prompts/a.toml": "messages = []"},
@@ -348,7 +348,7 @@ FAULTS: dict[str, tuple[dict[str, str | bytes], str]] = {
     ),
     "date in extra": (
         {"promptkit.toml": ROOT.replace("top_k = 5", "top_k = 2026-01-02")},
-        "promptkit.toml:15: profiles.fast.extra.top_k: is a date, not a JSON value (None, bool, int, float,",
+        "promptkit.toml:15: profiles.fast.extra.top_k: is a date, which JSON does not have: write it in quotes.",
     ),
     "reserved field": (
         {"promptkit.toml": ROOT.replace("top_k = 5", "stream = true")},
@@ -461,7 +461,7 @@ FAULTS: dict[str, tuple[dict[str, str | bytes], str]] = {
     ),
     "message that is no table": (
         {"prompts/a.toml": "messages = ['hi']"},
-        "prompts/a.toml:1: messages[0]: Expected a table, got a string.",
+        "prompts/a.toml:1: messages[0]: Expected a table, got a text.",
     ),
     "credential in extra": (
         {"promptkit.toml": ROOT.replace("top_k = 5", 'options = [{ OpenAI-API-Key = "LEAK" }]')},

@@ -184,20 +184,20 @@ promptkit.toml:8: backends.one.max_waiting: is -1: 0 or more.
 promptkit.toml:9: backends.one.headers.cookie: carries a credential: name its environment variable in credential_env i
 promptkit.toml:11: backends.one.retry.base_delay: is -1.0: a number of seconds, 0 or more.
 promptkit.toml:11: backends.one.retry.max_dealy: is not a key of this table. Did you mean 'max_delay'?
-promptkit.toml:11: backends.one.retry.max_retries: Expected `int`, got `str`.
+promptkit.toml:11: backends.one.retry.max_retries: Expected an integer, got a text.
 promptkit.toml:14: backends."two.b".kind: 'chat' is not one of 'chat_completions', 'anthropic_messages', 'embedded'.
 promptkit.toml:15: backends."two.b".connect_timeout: is 0.0: a number of seconds above 0.
 promptkit.toml:19: backends.three.token_limit_parameter: is given, but an embedded model knows one name only: leave it
 promptkit.toml:21: backends.three.embedded.threads: is 0: 1 or more.
 promptkit.toml:23: profiles.a.model: is missing.
-promptkit.toml:25: profiles.a.temperature: Expected `float | null`, got `str`.
+promptkit.toml:25: profiles.a.temperature: Expected a number, got a text.
 promptkit.toml:26: profiles.a.top_p: is 7.0: from 0 to 1.
 promptkit.toml:27: profiles.a.extra.nested[0].api_key: carries a credential: name its environment variable in the back
 promptkit.toml:27: profiles.a.extra.stream: is reserved: promptkit sets it.
 promptkit.toml:27: profiles.a.extra.user: is the field that carries the session id of backend 'one': leave it out here
 promptkit.toml:30: profiles.b.backend: there is no backend 'tree'; the backends are: 'one', 'three', 'two.b'. Did you
-promptkit.toml:32: profiles.b.seed: Expected `int | null`, got `float`.
-promptkit.toml:33: profiles.b.stop: Expected `array`, got `str`.
+promptkit.toml:32: profiles.b.seed: Expected an integer, got a float.
+promptkit.toml:33: profiles.b.stop: Expected an array, got a text: put it in brackets.
 promptkit.toml:38: profiles.c.reasoning_effort: has no effect on backend 'three': the default embedded model does not
 promptkit.toml:39: profiles.c.native_output: 'json_shema' is not one of 'json_schema', 'json_object', 'none'. Did you
 prompts/bad syntax.toml:2: is not TOML:
@@ -214,8 +214,8 @@ prompts/includes.toml:15: messages[2].content: includes a name that is not liter
 prompts/includes.toml:18: messages[3].content: includes '../promptkit.toml', which is not inside the prompts folder:
 prompts/many.toml:1: variables[1]: 'a-b' is not a name that a template can use.
 prompts/many.toml:1: variables[2]: 'loop' means something else in a template: choose another name.
-prompts/many.toml:2: inputs: Expected `array`, got `str`.
-prompts/many.toml:3: profile: Expected `str | null`, got `int`.
+prompts/many.toml:2: inputs: Expected an array, got a text: put it in brackets.
+prompts/many.toml:3: profile: Expected a text, got an integer.
 prompts/many.toml:4: what: is not a key of this table; its keys are: 'description', 'inputs', 'messages', 'output', 'p
 prompts/many.toml:5: session: is empty: leave it out, and there is no session id.
 prompts/many.toml:7: messages[0].content: is missing.

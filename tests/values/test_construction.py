@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import math
 import types
@@ -24,6 +25,7 @@ from promptkit import (
     OutputContract,
     Profile,
     PromptDefinition,
+    RetryPolicy,
     RunRequest,
     TextPart,
 )
@@ -312,3 +314,73 @@ def test_a_group_given_as_an_observer_is_told_what_to_give() -> None:
 
     with pytest.raises(InvalidRequestError, match=r"got `ExecutionGroup`: give its \.observe"):
         RunRequest(prompt_id="x", observer=ExecutionGroup())  # type: ignore[arg-type]
+
+
+@dataclasses.dataclass
+class Cost:
+    euros: float
+
+
+SYSTEM = MessageTemplate(role="system", content="x")
+SAID: list[tuple[Any, dict[str, Any], str]] = [
+    (Profile, {"temperature": "hot"}, "temperature: Expected a float or None, got `str`"),
+    (Profile, {"stop": "END"}, "stop: Expected a tuple, got one `str`: add a comma, (x,)"),
+    (Profile, {"stop": {"a"}}, "stop: Expected a tuple, got `set`"),
+    (Profile, {"extra": [1]}, "extra: Expected a mapping, got `list`"),
+    (Backend, {"headers": {"x-a": "b", "x-b": 1}}, "headers.x-b: Expected a str, got `int`"),
+    (Backend, {"headers": {1: "b"}}, "headers: has a key that is no text"),
+    (Backend, {"retry": {"max_retries": None}}, "retry.max_retries: Expected an int, got None"),
+    (Backend, {"retry": RetryPolicy}, "retry: Expected a RetryPolicy, got the type `RetryPolicy`"),
+    (
+        PromptDefinition,
+        {"messages": SYSTEM},
+        "messages: Expected a tuple, got one `MessageTemplate`: add a comma, (x,)",
+    ),
+    (
+        PromptDefinition,
+        {"output": Cost},
+        "output: Expected an OutputContract, got the type `Cost`: give OutputContract.of(Cost)",
+    ),
+    (OutputContract, {"schema": 5}, "schema: Expected a str, a mapping or None, got `int`"),
+    (RunRequest, {"prompt_id": None}, "prompt_id: Expected a str, got None"),
+    (
+        RunRequest,
+        {"output": list[Cost]},
+        "output: Expected an OutputContract or None, got the type `list`: give OutputContract.of(...) of it",
+    ),
+    (RunRequest, {"appended_messages": ["x"]}, "appended_messages[0]: Expected a Message, got `str`"),
+    (Message, {"content": None}, "content: Expected a str or a tuple, got None"),
+    (
+        Message,
+        {"content": TextPart(text="x")},
+        "content: Expected a str or a tuple, got one `TextPart`: add a comma, (x,)",
+    ),
+    (
+        Message,
+        {"content": ["x"]},
+        "content[0]: Expected a TextPart, an ImagePart or a FilePart, got `str`: wrap it, TextPart(text=...)",
+    ),
+    (Message, {"content": [{"type": "text", "text": 5}]}, "content[0].text: Expected a str, got `int`"),
+]
+GIVEN: dict[Any, dict[str, Any]] = {
+    Profile: {"id": "p", "backend": "b", "model": "m"},
+    Backend: {"id": "b", "kind": "embedded"},
+    PromptDefinition: {"id": "p", "messages": (SYSTEM,)},
+    OutputContract: {"kind": "json_schema"},
+    RunRequest: {"prompt_id": "p"},
+    Message: {"role": "user"},
+}
+
+
+@pytest.mark.parametrize(("cls", "fields", "said"), SAID, ids=[said[:40] for *_, said in SAID])
+def test_a_value_of_the_wrong_kind_is_spoken_of_in_the_words_of_python(
+    cls: Any, fields: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(PromptKitError) as caught:
+        cls(**GIVEN[cls] | fields)
+    assert f"{cls.__name__}.{said}" in str(caught.value).splitlines()[-1].rstrip(".")
+
+
+def test_what_is_suggested_stands_in_a_sentence_of_its_own() -> None:
+    with pytest.raises(InvalidConfigError, match=r"'json_schema'\. Did you mean 'json'\?$"):
+        OutputContract(kind="jsn")  # type: ignore[arg-type]

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from returns.result import Failure
 
-from promptkit._catalog.places import Found, sentence
+from promptkit._catalog.places import Found
 from promptkit._catalog.uses import first_use
+from promptkit._values.construction import sentence
 from promptkit._values.definitions import DIALECTS, Dialect
 from promptkit._values.schemas import compile_schema
 from promptkit._values.templates import compile_template

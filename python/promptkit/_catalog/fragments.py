@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from returns.result import Failure, Result
 
-from promptkit._catalog.places import Found, sentence
+from promptkit._catalog.places import Found
+from promptkit._values.construction import sentence
 from promptkit._values.templates import Include, TemplateFault, compile_template, includes_of
 from promptkit.errors import Fault, near
 

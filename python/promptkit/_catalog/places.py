@@ -82,11 +82,6 @@ def located(document: Any, place: str) -> Path:
     return path
 
 
-def sentence(message: str) -> str:
-    """End a message with a full stop."""
-    return message if message.endswith((".", "?", "!")) else f"{message}."
-
-
 def in_file(found: Found, file: str, lines: Lines, above: Path = ()) -> Fault:
     """Make the fault of something found in a definition that stands in ``file``, below the path ``above``."""
     path = (*above, *found.path)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast, get_a
 
 import msgspec
 
-from promptkit._catalog.places import Found, located, sentence
-from promptkit._values.construction import Checked
+from promptkit._catalog.places import Found, located
+from promptkit._values.construction import Checked, sentence
+from promptkit._values.kinds import TOML, in_toml
 from promptkit.errors import InvalidConfigError, listed, near
 
 if TYPE_CHECKING:
@@ -75,10 +76,8 @@ def _path(cls: type[Checked], table: Mapping[str, Any], key: str) -> tuple[str |
 
 @cache
 def _configured(cls: type[D]) -> type[D]:
-    """Give the definition in a form whose faults come one by one, also when it is a value of requests too."""
-    if issubclass(cls.refused_with, InvalidConfigError):
-        return cls
-    namespace = {"refused_with": InvalidConfigError}
+    """Give the definition in a form that speaks of TOML and gives every fault by itself, also when it is of requests too."""
+    namespace = {"refused_with": InvalidConfigError, "words": TOML}
     made: Any = msgspec.defstruct(cls.__name__, [], bases=(cls,), namespace=namespace, frozen=True, kw_only=True)
     return cast("type[D]", made)
 
@@ -89,12 +88,12 @@ def _read_value(annotation: Any, value: Any) -> tuple[Any, tuple[Found, ...]]:
     if table is not None:
         if isinstance(value, dict):
             return _or_absent(read_table(table, value))
-        return ABSENT, (Found((), f"Expected a table, got {_toml_kind(value)}."),)
+        return ABSENT, (Found((), f"Expected a table, got {in_toml(value)}."),)
     element = _table_type(get_args(annotation)[0]) if get_origin(annotation) is tuple else None
     if element is None:
         return value, ()
     if not isinstance(value, list):
-        return ABSENT, (Found((), f"Expected an array of tables, got {_toml_kind(value)}."),)
+        return ABSENT, (Found((), f"Expected an array of tables, got {in_toml(value)}."),)
     read = [_read_value(element, item) for item in value]
     found = tuple(each._replace(path=(i, *each.path)) for i, (_, inside) in enumerate(read) for each in inside)
     return ABSENT if found else tuple(item for item, _ in read), found
@@ -110,8 +109,3 @@ def _table_type(annotation: Any) -> type[Checked] | None:
         if isinstance(candidate, type) and issubclass(candidate, Checked):
             return candidate
     return None
-
-
-def _toml_kind(value: Any) -> str:
-    names = {bool: "a boolean", int: "an integer", float: "a float", str: "a string", list: "an array", dict: "a table"}
-    return names.get(type(value), f"a {type(value).__name__}")

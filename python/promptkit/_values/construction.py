@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from promptkit._values.frozen import UnfitError, frozen_json, frozen_mapping, shown
+from promptkit._values.kinds import PYTHON, Words, said
 from promptkit.errors import Fault, InvalidConfigError, InvalidRequestError, PromptKitError, near
 
 if TYPE_CHECKING:
@@ -47,8 +48,7 @@ def _converter(annotation: Any) -> Reader:
             raise UnfitError(msg)
         if choices and value not in choices:
             raise _not_chosen(value, choices)
-        # bytes are native here: text for them would be taken for base64
-        converted = msgspec.convert({"value": value}, holder, builtin_types=(bytes,)).value  # type: ignore[attr-defined]  # made above
+        converted = _converted(value, holder)
         if isinstance(converted, str):
             return frozen_json(converted)
         if isinstance(converted, int) and not _fits(converted):
@@ -61,6 +61,14 @@ def _converter(annotation: Any) -> Reader:
         return converted
 
     return read
+
+
+def _converted(value: Any, holder: type[Any]) -> Any:
+    try:
+        # bytes are native here: text for them would be taken for base64
+        return msgspec.convert({"value": value}, holder, builtin_types=(bytes,)).value
+    except TypeError:  # of what passes for a class and is none, such as list[str]
+        return msgspec.convert({"value": _NEVER_FITS}, holder)
 
 
 def _choices(annotation: Any) -> tuple[Any, ...]:
@@ -80,6 +88,7 @@ def _not_chosen(value: Any, choices: tuple[Any, ...]) -> UnfitError:
     return UnfitError(f"{shown(value)} is not one of {', '.join(map(repr, known))}", suggestion=suggestion)
 
 
+_NEVER_FITS = object()
 CO_COROUTINE = 0x80  # of inspect, which is slow to import
 
 
@@ -96,7 +105,7 @@ def _function(value: Any) -> Any:
 
 def _json_mapping(value: Any) -> Any:
     if not isinstance(value, Mapping):
-        msg = f"Expected a mapping, got `{type(value).__name__}`"
+        msg = f"Expected `object`, got `{type(value).__name__}`"
         raise UnfitError(msg)
     return frozen_mapping(value)
 
@@ -151,19 +160,32 @@ def _readers(cls: type[Checked]) -> tuple[tuple[str, Reader], ...]:
     )
 
 
-def _said(error: Exception) -> tuple[str, str]:
-    """Split a converter's complaint into the place inside the field and the sentence."""
+def _said(error: Exception, value: Any, annotation: Any, words: Words) -> tuple[str, str]:
+    """Split a complaint about the value of a field into the place inside the field and the sentence."""
     if isinstance(error, UnfitError):
         separator = "." if error.path and not error.path.startswith("[") else ""
-        return separator + error.path, str(error)
-    text, _, place = str(error).partition(" - at `$")
-    return place.rstrip("`").removeprefix(".value").replace("[...]", ""), text
+        return said(str(error), separator + error.path, value, annotation, words)
+    text, _, place = str(error).partition(" - at `")
+    if place.startswith("key` in "):
+        return "", "has a key that is no text"
+    return said(text, place.rstrip("`").removeprefix("$").removeprefix(".value"), value, annotation, words)
+
+
+def sentence(message: str) -> str:
+    """End a message with a full stop."""
+    return message if message.endswith((".", "?", "!")) else f"{message}."
 
 
 class Checked(msgspec.Struct, frozen=True):
     """Base of the values that people construct: checked, converted and frozen on construction."""
 
     refused_with: ClassVar[type[PromptKitError]] = InvalidRequestError
+    words: ClassVar[Words] = PYTHON
+
+    @classmethod
+    def remedy(cls, value: Any) -> str | None:  # noqa: ARG003  # for those that know one
+        """Say how a value that is none of these becomes one, as the end of a sentence; None: nothing is known."""
+        return None
 
     @classmethod
     def special_fields(cls) -> Mapping[str, Reader]:
@@ -182,8 +204,9 @@ class Checked(msgspec.Struct, frozen=True):
             try:
                 after = read(before)
             except (UnfitError, msgspec.ValidationError) as error:
-                place, sentence = _said(error)
-                found.append(Problem(name + place, sentence, getattr(error, "suggestion", None)))
+                annotation = next(each.type for each in msgspec.structs.fields(type(self)) if each.name == name)
+                place, text = _said(error, before, annotation, self.words)
+                found.append(Problem(name + place, text, getattr(error, "suggestion", None)))
                 wrong.add(name)
             except PromptKitError as error:  # of a nested value that is made on the way
                 found.append(Problem(name, str(error)))
@@ -218,9 +241,12 @@ def refused(cls: type[Checked], found: list[Problem]) -> PromptKitError:
     """Make the error that says what is wrong with a value of ``cls``."""
     if issubclass(cls.refused_with, InvalidConfigError):
         return InvalidConfigError(
-            *(Fault(key=f"{cls.__name__}.{place}", message=text, suggestion=meant) for place, text, meant in found)
+            *(
+                Fault(key=f"{cls.__name__}.{place}", message=sentence(text), suggestion=meant)
+                for place, text, meant in found
+            )
         )
-    said = [text if meant is None else f"{text}; did you mean {meant!r}?" for _, text, meant in found]
+    texts = [text if meant is None else f"{text}; did you mean {meant!r}?" for _, text, meant in found]
     return cls.refused_with(
-        "; ".join(f"{cls.__name__}.{each.place}: {text}" for each, text in zip(found, said, strict=True))
+        "; ".join(f"{cls.__name__}.{each.place}: {text}" for each, text in zip(found, texts, strict=True))
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_origin
 
 import msgspec
 from returns.result import Failure
@@ -46,6 +46,13 @@ class OutputContract(Checked, frozen=True, kw_only=True):
             yield "max_repairs", 'is given, but kind "text" is never invalid'
         if self.name is not None and not (0 < len(self.name) <= 64 and NAME_CHARACTERS.issuperset(self.name)):
             yield "name", "is 1 to 64 of the characters a-z, A-Z, 0-9, _ and -"
+
+    @classmethod
+    def remedy(cls, value: Any) -> str | None:
+        """Say how a Python type becomes a contract."""
+        if isinstance(value, type):
+            return f"give OutputContract.of({value.__name__})"
+        return "give OutputContract.of(...) of it" if get_origin(value) is not None else None
 
     @classmethod
     def of(cls, python_type: Any, *, max_repairs: int = 0) -> Self:

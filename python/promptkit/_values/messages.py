@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from copy import copy
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from msgspec.structs import force_setattr
@@ -48,6 +48,11 @@ class TextPart(Checked, frozen=True, kw_only=True, tag_field="type", tag="text")
     """A piece of text."""
 
     text: str
+
+    @classmethod
+    def remedy(cls, value: Any) -> str | None:
+        """Say how a text becomes a part."""
+        return "wrap it, TextPart(text=...)" if isinstance(value, str) else None
 
 
 class ImagePart(Checked, frozen=True, kw_only=True, tag_field="type", tag="image", omit_defaults=True):
