@@ -77,6 +77,7 @@ def faults(tmp_path: Path, files: dict[str, str | bytes]) -> tuple[Fault, ...]:
     with pytest.raises(InvalidConfigError) as caught:
         loaded(tmp_path, files)
     str(caught.value).encode()
+    assert "LEAK" not in str(caught.value)
     return caught.value.faults
 
 
@@ -279,6 +280,109 @@ FAULTS: dict[str, tuple[dict[str, str | bytes], str]] = {
     "unknown key of a message": (
         {"prompts/a.toml": HI + 'contents = "x"\n'},
         "prompts/a.toml:4: messages[0].contents: is not a key of this table. Did you mean 'content'?",
+    ),
+    "key of the prompt below a message": (
+        {"prompts/a.toml": HI + 'profile = "fast"\n'},
+        (
+            "prompts/a.toml:4: messages[0].profile: 'profile' is a key of the prompt: move it above the first "
+            "[[messages]]."
+        ),
+    ),
+    "key of the prompt below the output": (
+        {"prompts/a.toml": HI + "[output]\nvariables = []\n"},
+        "prompts/a.toml:5: output.variables: 'variables' is a key of the prompt: move it above [output].",
+    ),
+    "key of the message below its marker": (
+        {"prompts/a.toml": HI + "[messages.cache_control]\nattachments = []\n"},
+        (
+            "prompts/a.toml:5: messages[0].cache_control.attachments: 'attachments' is a key of messages[0]: move it "
+            "above [messages.cache_control]."
+        ),
+    ),
+    "key of a backend below its retries": (
+        {"promptkit.toml": ROOT.replace("max_retries = 0", "max_waiting = 3")},
+        (
+            "promptkit.toml:7: backends.local.retry.max_waiting: 'max_waiting' is a key of backends.local: move it "
+            "above [backends.local.retry]."
+        ),
+    ),
+    "key of a backend below its model": (
+        {"promptkit.toml": '[backends."a b"]\nkind = "embedded"\n[backends."a b".embedded]\nmax_waiting = 3\n'},
+        (
+            'promptkit.toml:4: backends."a b".embedded.max_waiting: \'max_waiting\' is a key of backends."a b": move '
+            'it above [backends."a b".embedded].'
+        ),
+    ),
+    "key of the retries": (
+        {"promptkit.toml": ROOT.replace("base_url", "max_retries = 3\nbase_url")},
+        (
+            "promptkit.toml:3: backends.local.max_retries: 'max_retries' is a key of [backends.local.retry]: move it "
+            "there."
+        ),
+    ),
+    "key of the embedded model": (
+        {"promptkit.toml": ROOT.replace("max_retries", "model_path")},
+        (
+            "promptkit.toml:7: backends.local.retry.model_path: 'model_path' is a key of [backends.local.embedded]: "
+            "move it there."
+        ),
+    ),
+    "key of the messages": (
+        {"prompts/a.toml": 'content_file = "a.txt"\n' + HI},
+        "prompts/a.toml:1: content_file: 'content_file' is a key of [[messages]]: move it there.",
+    ),
+    "near miss of the key of a file": (
+        {"prompts/a.toml": HI + 'content_fil = "a.txt"\n'},
+        "prompts/a.toml:4: messages[0].content_fil: is not a key of this table. Did you mean 'content_file'?",
+    ),
+    "timeout": (
+        {"promptkit.toml": ROOT.replace("base_url", "timeout = 3\nbase_url")},
+        (
+            "promptkit.toml:3: backends.local.timeout: is not a key of this table: attempt_timeout bounds one attempt, "
+            "whole, and connect_timeout only its connecting. Did you mean 'attempt_timeout'?"
+        ),
+    ),
+    **{
+        f"{name} of a backend": (
+            {"promptkit.toml": ROOT.replace("base_url", f'{name} = "LEAK"\nbase_url')},
+            (
+                f"promptkit.toml:3: backends.local.{name}: is not a key of this table: the key is not in the file: "
+                "name its environment variable in credential_env."
+            ),
+        )
+        for name in ("api_key", "key", "token", "OPENAI-API-KEY", "api_key_env")
+    },
+    "key of a profile": (
+        {"promptkit.toml": ROOT.replace("temperature = 1", 'api_key = "LEAK"')},
+        (
+            "promptkit.toml:12: profiles.fast.api_key: is not a key of this table: the key is not in the file: name "
+            "its environment variable in credential_env of the backend."
+        ),
+    ),
+    "id with a slash": (
+        {
+            "promptkit.toml": ROOT.replace("profiles.fast", "profiles.support.fast"),
+            "prompts/a.toml": 'profile = "support/fast"\n' + HI,
+        },
+        (
+            'promptkit.toml:9: profiles.support.fast: ids with a slash are quoted: [profiles."support/fast"], and so '
+            'are those with a dot: [profiles."support.fast"].'
+        ),
+    ),
+    "id with a slash below another one": (
+        {"promptkit.toml": ROOT + '[profiles.fast.a.b]\nbackend = "local"\n'},
+        'promptkit.toml:16: profiles.fast.a.b: ids with a slash are quoted: [profiles."fast/a/b"], and so are',
+    ),
+    "id with a slash of an empty table": (
+        {"promptkit.toml": "[backends.a.b]\n"},
+        'promptkit.toml:1: backends.a.b: ids with a slash are quoted: [backends."a/b"], and so are',
+    ),
+    "id with a slash as it is": (
+        {"promptkit.toml": ROOT.replace("[profiles.fast.", "[profiles.support/fast.")},
+        (
+            "promptkit.toml:14: is not TOML: Expected ']' at the end of a table declaration: ids with a slash are "
+            'quoted: [profiles."support/fast".extra].'
+        ),
     ),
     "unknown folder": (
         {"promptkit.toml": '[paths]\nprompt = "x"\n'},

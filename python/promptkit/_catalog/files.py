@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from returns.result import Failure, Result, Success
 
 from promptkit._catalog.lines import Lines, json_lines, repeated_key, toml_lines
-from promptkit._catalog.places import located, written_pointer
+from promptkit._catalog.places import located, written, written_pointer
 from promptkit._values.frozen import UnfitError, frozen_json
 from promptkit.errors import Fault
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 AT_LINE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 MANY_DIGITS = re.compile(r"\d[\d_]{4299,}")
+UNQUOTED = re.compile(r"""\s*\[\s*((?:backends|profiles)[^][ "'#]*)\s*\]""")  # a header with an id
 NESTED = "is nested too deeply."
 DIGITS = "has an integer of more digits than Python reads."
 
@@ -61,12 +62,22 @@ def _toml(source: SourceFile, text: str) -> Result[Document, Fault]:
     except tomllib.TOMLDecodeError as error:
         found = AT_LINE.search(str(error))
         line = None if found is None else int(found[1] or text.rstrip().count("\n") + 1)
-        return Failure(Fault(file=source.name, line=line, message=f"is not TOML: {AT_LINE.sub('', str(error))}."))
+        hint = "" if line is None else _hint(text.split("\n")[line - 1])
+        message = f"is not TOML: {AT_LINE.sub('', str(error))}{hint}."
+        return Failure(Fault(file=source.name, line=line, message=message))
     except RecursionError:
         return Failure(Fault(file=source.name, message=NESTED))
     except ValueError:
         return Failure(Fault(file=source.name, line=_line_of_digits(text), message=DIGITS))
     return Success(Document(source, table, toml_lines(text, table)))
+
+
+def _hint(line: str) -> str:
+    found = UNQUOTED.match(line)
+    if found is None or "/" not in found[1]:
+        return ""
+    header = written(tuple(found[1].split(".")))
+    return f": ids with a slash are quoted: [{header}]"
 
 
 def _line_of_digits(text: str) -> int | None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec.structs import fields
 from returns.result import Failure, Result
 
 from promptkit._catalog.facts import BackendFacts, ProfileFacts, backend_facts, profile_facts
 from promptkit._catalog.lines import Lines
-from promptkit._catalog.places import Found, in_file
+from promptkit._catalog.places import Found, in_file, written
 from promptkit._catalog.tables import read_table
 from promptkit._values.definitions import Backend, Profile
 from promptkit.errors import Fault, near
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from promptkit._catalog.files import Document
 
@@ -99,12 +100,38 @@ def _read_section(cls: type[Any], facts_of: Callable[..., Any], name: str, table
             found.append(Found((name, identifier), f"Expected a table, [{name}.ID]."))
             facts[identifier] = facts_of({}, ())
             continue
-        read = read_table(cls, table, given={"id": identifier})
+        divided = list(_divided(table, cls))
+        for path in divided:
+            slash, dot = (f"[{written((name, sign.join((identifier, *path))))}]" for sign in "/.")
+            message = f"ids with a slash are quoted: {slash}, and so are those with a dot: {dot}."
+            found.append(Found((name, identifier, *path), message))
+            facts["/".join((identifier, *path))] = facts_of({}, ())
+        own = {key: value for key, value in table.items() if key not in {path[0] for path in divided}}
+        if divided and not own:
+            continue
+        read = read_table(cls, own, given={"id": identifier}, path=(name, identifier))
         found.extend(each._replace(path=(name, identifier, *each.path)) for each in read.found)
-        facts[identifier] = facts_of(table, [each.path for each in read.found])
+        facts[identifier] = facts_of(own, [each.path for each in read.found])
         if read.definition is not None:
             definitions[identifier] = read.definition
     return _Section(definitions, facts, found)
+
+
+def _divided(table: Mapping[str, Any], cls: type[Any]) -> Iterator[tuple[str, ...]]:
+    """Find where definitions stand below an id: TOML reads [profiles.a.b] as b inside a, and a/b was meant."""
+    keys = {field.name for field in fields(cls)} - {"id"}
+    alone = not keys & table.keys()  # the id itself defines nothing
+    left: list[tuple[tuple[str, ...], Any]] = [
+        ((name,), below) for name, below in table.items() if name not in keys and near(name, keys) is None
+    ]
+    while left:
+        path, below = left.pop(0)
+        if not isinstance(below, dict):
+            continue
+        if keys & below.keys() or (alone and not below):
+            yield path
+        elif all(isinstance(value, dict) for value in below.values()):
+            left.extend(((*path, name), value) for name, value in below.items())
 
 
 def _read_folders(table: Any) -> tuple[dict[str, str], list[Found]]:
