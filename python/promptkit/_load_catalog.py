@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any, NoReturn, final
 
 from returns.result import Failure
 
-from promptkit._catalog.assembly import Folder, assemble, chosen, inconsistencies
+from promptkit._catalog.assembly import (
+    ENDINGS,
+    Folder,
+    assemble,
+    chosen,
+    inconsistencies,
+    misnamed_folder,
+    strays,
+    used_files,
+)
 from promptkit._catalog.files import parse_schema, parse_toml
 from promptkit._catalog.fragments import gather
 from promptkit._catalog.places import written
@@ -31,6 +40,7 @@ if TYPE_CHECKING:
     from promptkit._catalog.files import Document, SourceFile
     from promptkit._catalog.fragments import Gathered
     from promptkit._catalog.prompts import ReadPrompt
+    from promptkit._catalog.root import Root
     from promptkit._values.construction import Checked
     from promptkit._values.json import JSON
 
@@ -213,21 +223,42 @@ def load_catalog(root: str | PathLike[str]) -> Catalog:
     settings = read_root(parse_toml(root_file.unwrap()))
     absent = [name for name in settings.named if not source.has_folder(settings.folders[name])]
     settings = settings._replace(
-        faults=(*settings.faults, *(no_folder(name, settings) for name in absent)),
+        faults=(*settings.faults, *(no_folder(name, settings, source.folders()) for name in absent)),
         unsure=settings.unsure | set(absent),
     )
     prompts, prompt_folder = _read_prompts(source, settings.folders["prompts"])
     schemas, schema_folder = _read_schemas(source, settings.folders["schemas"])
+    folders = {"prompts": prompt_folder, "schemas": schema_folder}
+    # What a prompt that cannot be read uses is not known.
+    used = used_files(prompts) if len(prompts) == len(prompt_folder.ids) else None
     definitions = assemble(
         settings,
         prompts,
         schemas,
-        {"prompts": prompt_folder, "schemas": schema_folder},
+        {kind: _with_ignored(kind, source, settings, folders, used) for kind in folders},
         source.inputs_folder(settings.folders["inputs"]),
     )
     if isinstance(definitions, Failure):
         raise InvalidConfigError(*definitions.failure())
     return catalog_of(definitions.unwrap())
+
+
+def _with_ignored(
+    kind: str, source: SourceFiles, settings: Root, folders: Mapping[str, Folder], used: frozenset[str] | None
+) -> Folder:
+    """Add the faults of what was probably meant for this kind and is not read. ``used`` are files of prompts."""
+    ignored: list[Fault] = []
+    if kind not in {*settings.named, *settings.unsure} and not source.has_folder(kind):
+        for name in source.folders():
+            if name not in settings.folders.values():
+                fault = misnamed_folder(kind, name, source.walk(name).files)
+                ignored.extend([] if fault is None else [fault])
+    elif kind != "prompts" or used is not None:
+        others = {shown for other, each in folders.items() if other != kind for shown in each.files.values()}
+        inputs_folder = source.shown(settings.folders["inputs"], "")
+        ignored.extend(strays(kind, folders[kind], {*others, *(used or ())}, inputs_folder))
+    folder = folders[kind]
+    return folder._replace(faults=(*folder.faults, *ignored), complete=folder.complete and not ignored)
 
 
 def _path_of(root: Any) -> Path:
@@ -243,10 +274,11 @@ def _path_of(root: Any) -> Path:
 
 def _documents(
     source: SourceFiles, folder: str, ending: str, parse: Callable[[SourceFile], Result[Document, Fault]]
-) -> tuple[dict[str, Document], Folder, tuple[str, ...]]:
-    """Read the files of one kind, and give all names of the folder as well."""
+) -> tuple[dict[str, Document], Folder]:
+    """Read the files of one kind."""
     walked = source.walk(folder)
-    names, misnamed = chosen(walked.files, ending, {name: source.shown(folder, name) for name in walked.files})
+    files = {name: source.shown(folder, name) for name in walked.files}
+    names, misnamed = chosen(walked.files, ending, files)
     faults = [*walked.faults, *misnamed]
     documents: dict[str, Document] = {}
     for name in names:
@@ -256,19 +288,18 @@ def _documents(
         else:
             documents[name.removesuffix(ending)] = document.unwrap()
     ids = [name.removesuffix(ending) for name in names]
-    return documents, Folder(ids, tuple(faults), complete=not (walked.faults or misnamed)), walked.files
+    return documents, Folder(ids, files, tuple(faults), complete=not (walked.faults or misnamed))
 
 
 def _read_prompts(source: SourceFiles, folder: str) -> tuple[dict[str, tuple[ReadPrompt, Gathered]], Folder]:
-    documents, found, names = _documents(source, folder, ".toml", parse_toml)
+    documents, found = _documents(source, folder, ENDINGS["prompts"], parse_toml)
     read_fragment = cache(partial(source.read_text, folder))
     prompts: dict[str, tuple[ReadPrompt, Gathered]] = {}
     for identifier, document in documents.items():
-        read = read_prompt(document, partial(source.read_text, folder, beside=identifier), names)
-        prompts[identifier] = (read, gather(read.facts.texts, read_fragment, names))
+        read = read_prompt(document, partial(source.read_text, folder, beside=identifier), tuple(found.files))
+        prompts[identifier] = (read, gather(read.facts.texts, read_fragment, tuple(found.files)))
     return prompts, found
 
 
 def _read_schemas(source: SourceFiles, folder: str) -> tuple[dict[str, Document], Folder]:
-    documents, found, _ = _documents(source, folder, ".json", parse_schema)
-    return documents, found
+    return _documents(source, folder, ENDINGS["schemas"], parse_schema)

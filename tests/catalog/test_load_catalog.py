@@ -678,6 +678,26 @@ FAULTS: dict[str, tuple[dict[str, str | bytes], str]] = {
         {"prompts/a.toml": "session = '{% include \"t.txt\" %}'\n" + HI, "prompts/t.txt": "{% include 't.txt' %}"},
         "prompts/t.txt:1: includes itself without an end: t.txt -> t.txt.",
     ),
+    "prompts in a folder of a near name": (
+        {"prompt/a.toml": HI},
+        "prompt: is not read: the prompts are in 'prompts'; rename it, or name it in [paths].",
+    ),
+    "schemas in a folder of a near name": (
+        {"prompts/a.toml": HI + '[output]\nkind = "json_schema"\nschema = "s"\n', "schemes/s.json": "{}"},
+        "schemes: is not read: the schemas are in 'schemas'; rename it, or name it in [paths].",
+    ),
+    "near miss of a folder": (
+        {"promptkit.toml": '[paths]\nprompts = "text"\n', "texts/a.toml": HI},
+        "promptkit.toml:2: paths.prompts: there is no folder 'text'. Did you mean 'texts'?",
+    ),
+    "schema of another format": (
+        {"prompts/a.toml": HI + '[output]\nkind = "json_schema"\nschema = "s"\n', "schemas/s.yaml": "type: object"},
+        "schemas/s.yaml: is not read: schemas end in '.json'; write it so, or move it elsewhere.",
+    ),
+    "prompt of another format": (
+        {"prompts/a.toml": HI, "prompts/b/c.YML": "messages: []"},
+        "prompts/b/c.YML: is not read: prompts end in '.toml'; write it so, or move it elsewhere.",
+    ),
     "include of what is only known when rendered": (
         {"prompts/a.toml": "variables = ['x']\n" + message(role="'user'", content="'{% include x %}'")},
         "prompts/a.toml:4: messages[0].content: ",
@@ -734,9 +754,26 @@ def test_a_root_that_is_no_catalog_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidConfigError, match="is not a folder"):
         load_catalog(tmp_path / "file")
+    (tmp_path / "is").mkdir()
+    (tmp_path / "is" / "promptkit.toml").write_text("")
+    with pytest.raises(InvalidConfigError) as caught:
+        load_catalog(tmp_path / "is" / "promptkit.toml")
+    assert str(caught.value).endswith(f"promptkit.toml: is not a folder: give its folder, {tmp_path / 'is'}.")
     (tmp_path / "promptkit.toml").mkdir()
     with pytest.raises(InvalidConfigError, match="not a regular file"):
         load_catalog(tmp_path)
+
+
+@pytest.mark.parametrize("named", [".", "missing", "missing/../empty"])
+def test_a_root_that_is_no_catalog_is_told_by_its_absolute_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidConfigError) as caught:
+        load_catalog(named)
+    (fault,) = caught.value.faults
+    assert fault.file == os.path.abspath(named)  # noqa: PTH100  # without ".."
 
 
 @pytest.mark.parametrize(
@@ -760,7 +797,8 @@ def test_a_content_file_outside_the_folder_is_refused(tmp_path: Path, named: str
         ("prompts/a.toml", "messages[0].content_file"),
         ("prompts/linked", None),
     ]
-    assert "is outside the folder" in str(caught.value)
+    assert "is outside the folder 'prompts'." in str(caught.value)
+    assert "is a link out of the folder 'prompts'." in str(caught.value)
     assert "SECRET" not in str(caught.value)
 
 
@@ -791,7 +829,7 @@ def test_links_out_of_the_folders_and_special_files_are_faults(tmp_path: Path) -
     with pytest.raises(InvalidConfigError) as caught:
         load_catalog(root)
     assert {(fault.file, fault.message.split(".")[0]) for fault in caught.value.faults} == {
-        ("prompts/link.toml", "is outside the folder"),
+        ("prompts/link.toml", "is outside the folder 'prompts'"),
         ("schemas/loop.json", "cannot be read: Too many levels of symbolic links"),
         ("schemas/pipe.json", "is not a regular file"),
     }
@@ -818,3 +856,36 @@ def test_a_folder_that_is_named_and_not_there_is_a_fault(tmp_path: Path) -> None
         ("paths.prompts", "there is no folder 'nosuch'."),
         ("paths.inputs", "there is no folder 'neither'."),
     ]
+
+
+def test_a_file_of_another_format_that_a_prompt_uses_is_no_stray(tmp_path: Path) -> None:
+    files = {
+        "prompts/a.toml": message(role="'user'", content_file="'parts/example.json'"),
+        "prompts/b.toml": message(role="'user'", content="'{% include \"parts/rules.yaml\" %}'"),
+        "prompts/parts/example.json": '{% include "parts/inner.yml" %}',
+        "prompts/parts/rules.yaml": "- be brief",
+        "prompts/parts/inner.yml": "",
+        "prompts/notes.md": "",
+    }
+    assert list(loaded(tmp_path / "used", files).prompts) == ["a", "b"]
+    files["prompts/a.toml"] = "["  # what it uses cannot be told
+    assert [fault.file for fault in faults(tmp_path / "untold", dict(files))] == ["prompts/a.toml"]
+
+
+@pytest.mark.parametrize(
+    ("paths", "files"),
+    [
+        ('prompts = "."', ("a.toml", "compose.yaml", "schemas/s.json", "inputs/data.json")),
+        ('prompts = "data"\nschemas = "data"', ("data/a.toml", "data/s.json")),
+        ('prompts = "data"\nschemas = "data/schemas"', ("data/a.toml", "data/schemas/s.json")),
+        ('inputs = "prompts/inputs"', ("prompts/a.toml", "prompts/inputs/data.yaml")),
+        ('schemas = "schema"', ("prompts/a.toml", "schema/s.json")),
+        ('prompts = "prompt"', ("prompt/a.toml",)),
+        ("", ("promptkit/a.toml", "prompt/main.py", "schemata/s.json")),
+    ],
+)
+def test_files_that_are_there_for_something_else_are_no_strays(
+    tmp_path: Path, paths: str, files: tuple[str, ...]
+) -> None:
+    contents = {name: HI if name.endswith("a.toml") else "{}" for name in files}
+    assert load_catalog(folder(tmp_path, {"promptkit.toml": f"{ROOT}[paths]\n{paths}\n", **contents})).profiles

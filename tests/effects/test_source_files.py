@@ -88,8 +88,11 @@ def test_a_link_to_a_folder_inside_is_followed_and_one_outside_is_a_fault(tmp_pa
     (root / "prompts/team").symlink_to(root / "prompts/shared")
     assert list(load_catalog(root).prompts) == ["shared/a", "team/a"]
     (root / "prompts/out").symlink_to(tmp_path / "elsewhere")
-    (root / "schemas").symlink_to(tmp_path / "elsewhere")
-    assert [(fault.file, fault.message) for fault in faults(root)] == [("prompts/out", "is a link out of the folder.")]
+    (tmp_path / "schemas").mkdir()
+    (root / "schemas").symlink_to(tmp_path / "schemas")
+    assert [(fault.file, fault.message) for fault in faults(root)] == [
+        ("prompts/out", "is a link out of the folder 'prompts'.")
+    ]
 
 
 def test_a_sibling_whose_name_starts_the_same_is_outside(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import unicodedata
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,15 +25,20 @@ if TYPE_CHECKING:
     from promptkit._catalog.fragments import Gathered
     from promptkit._catalog.prompts import ReadPrompt
     from promptkit._catalog.root import Root
+ENDINGS = {"prompts": ".toml", "schemas": ".json"}
+FORMATS = (".toml", ".json", ".yaml", ".yml")
+NEARLY = 0.85  # "prompt", "promts" and "schemes", not "promptkit"
 
 
 class Folder(NamedTuple):
     """The files of one kind: the ids of all, also of those that cannot be read, and the faults of their reading.
 
-    Not ``complete``: there may be files that were not found.
+    ``files`` are all files below it, with their names for people. Not ``complete``: there may be files that were not
+    found.
     """
 
     ids: Collection[str]
+    files: Mapping[str, str]
     faults: tuple[Fault, ...]
     complete: bool
 
@@ -55,6 +61,43 @@ def chosen(walked: Collection[str], ending: str, shown: Mapping[str, str]) -> tu
             )
             faults.append(Fault(file=shown[name], message=message))
     return names, faults
+
+
+def misnamed_folder(kind: str, name: str, files: Collection[str]) -> Fault | None:
+    """Say that a folder with files of a kind is not read, when its name is nearly that of the kind's folder."""
+    if not difflib.get_close_matches(name.casefold(), [kind], cutoff=NEARLY):
+        return None
+    if not any(file.lower().endswith(ENDINGS[kind]) for file in files):
+        return None
+    return Fault(file=name, message=f"is not read: the {kind} are in {kind!r}; rename it, or name it in [paths].")
+
+
+def strays(kind: str, folder: Folder, used: Collection[str], inputs_folder: str) -> list[Fault]:
+    """Find what was probably meant for a prompt or a schema and has another format.
+
+    ``used`` are files that something names or that are of another kind, and ``inputs_folder`` is where inputs are.
+    """
+    if ROOT_FILE in folder.files.values():  # the folder of the whole catalog holds other things as well
+        return []
+    return [
+        Fault(file=shown, message=f"is not read: {kind} end in {ENDINGS[kind]!r}; write it so, or move it elsewhere.")
+        for shown in folder.files.values()
+        if shown.lower().endswith(FORMATS)
+        and not shown.lower().endswith(ENDINGS[kind])
+        and shown not in used
+        and not shown.startswith(f"{inputs_folder}/")
+    ]
+
+
+def used_files(prompts: Mapping[str, tuple[ReadPrompt, Gathered]]) -> frozenset[str] | None:
+    """Give the files that prompts name and include, with their names for people; None: not all can be told."""
+    used: set[str] = set()
+    for read, gathered in prompts.values():
+        if not (read.facts.complete and gathered.fragments.complete):
+            return None
+        used.update(text.file for text in read.facts.texts if text.file is not None)
+        used.update(gathered.fragments.files.values())
+    return frozenset(used)
 
 
 def assemble(

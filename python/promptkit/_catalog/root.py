@@ -15,7 +15,7 @@ from promptkit._values.definitions import Backend, Profile
 from promptkit.errors import Fault, near
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from promptkit._catalog.files import Document
 
@@ -75,9 +75,9 @@ def read_root(parsed: Result[Document, Fault]) -> Root:
     )
 
 
-def no_folder(name: str, root: Root) -> Fault:
-    """Make the fault for a folder that is named and not there."""
-    found = Found(("paths", name), f"there is no folder {root.folders[name]!r}.")
+def no_folder(name: str, root: Root, folders: Collection[str]) -> Fault:
+    """Make the fault for a folder that is named and not there; ``folders`` are those beside promptkit.toml."""
+    found = Found(("paths", name), f"there is no folder {root.folders[name]!r}.", near(root.folders[name], folders))
     return in_file(found, ROOT_FILE, root.lines)
 
 

@@ -12,7 +12,7 @@ from returns.result import Failure, Result, Success
 
 from promptkit._catalog.files import SourceFile, as_text
 from promptkit._catalog.prompts import Neighbour
-from promptkit._effects.confined import read_confined
+from promptkit._effects.confined import OUTSIDE, read_confined
 from promptkit.errors import Fault
 
 MAX_SOURCE_BYTES = 16 * 2**20
@@ -33,11 +33,28 @@ class SourceFiles:
 
     def read_root_file(self, name: str) -> Result[SourceFile, Fault]:
         """Read the file that the root has to have."""
+        whole = self._whole()
         if not os.path.isdir(self._root):  # noqa: PTH112  # Path.is_dir raises for some names
-            return Failure(Fault(file=str(self._root), message="is not a folder."))
+            above, last = os.path.split(whole)
+            remedy = f": give its folder, {above}" if last == name and os.path.lexists(whole) else ""
+            return Failure(Fault(file=whole, message=f"is not a folder{remedy}."))
         if not os.path.lexists(self._root / name):
-            return Failure(Fault(file=str(self._root), message=f"has no {name}: a catalog's folder has one."))
-        return self._read(name, name, name, self._root)
+            return Failure(Fault(file=whole, message=f"has no {name}: a catalog's folder has one."))
+        return self._read(name, name, name, "")
+
+    def _whole(self) -> str:
+        try:
+            return os.path.abspath(self._root)  # noqa: PTH100  # without ".."
+        except OSError:  # the working folder is gone
+            return str(self._root)
+
+    def folders(self) -> list[str]:
+        """Give the names of the folders in the root, those whose names start with a dot apart."""
+        try:
+            with os.scandir(self._root) as found:
+                return sorted(_portable(each.name) for each in found if _is_folder(each) and each.name[0] != ".")
+        except OSError:
+            return []
 
     def has_folder(self, folder: str) -> bool:
         """Say whether a folder is there."""
@@ -49,12 +66,13 @@ class SourceFiles:
 
     def read_below(self, folder: str, name: str, ending: str) -> Result[SourceFile, Fault]:
         """Read one of the files of a walk; its id is its name without the ending."""
-        return self._read(self.shown(folder, name), name, name.removesuffix(ending), self._root / _native(folder))
+        return self._read(self.shown(folder, name), name, name.removesuffix(ending), folder)
 
-    def _read(self, shown: str, name: str, identifier: str, top: Path) -> Result[SourceFile, Fault]:
+    def _read(self, shown: str, name: str, identifier: str, folder: str) -> Result[SourceFile, Fault]:
+        top = self._root / _native(folder)
         content = read_confined(top / _native(name), within=top, limit=MAX_SOURCE_BYTES)
         if isinstance(content, Failure):
-            return Failure(Fault(file=shown, message=content.failure()))
+            return Failure(Fault(file=shown, message=self._said(content.failure(), folder)))
         return Success(SourceFile(shown, identifier, content.unwrap()))
 
     def read_text(self, folder: str, name: str, *, beside: str = "") -> Neighbour:
@@ -68,8 +86,15 @@ class SourceFiles:
             return Neighbour(file, Failure("is not the name of a file."))
         content = read_confined(path, within=top, limit=MAX_SOURCE_BYTES)
         if isinstance(content, Failure):
-            return Neighbour(file, Failure(content.failure()))
+            return Neighbour(file, Failure(self._said(content.failure(), folder)))
         return Neighbour(file, as_text(content.unwrap(), file))
+
+    def _said(self, why: str, folder: str) -> str:
+        return f"is outside {self._called(folder)}." if why == OUTSIDE else why
+
+    def _called(self, folder: str) -> str:
+        shown = self.shown(folder, "")
+        return f"the folder {self._whole() if shown == '.' else shown!r}"
 
     def shown(self, folder: str, name: str) -> str:
         """Give a file's name for people."""
@@ -108,7 +133,9 @@ class SourceFiles:
                 inner = os.path.realpath(entry.path)
                 if entry.is_symlink():
                     if not Path(inner).is_relative_to(whole):
-                        faults.append(Fault(file=self.shown(folder, name), message="is a link out of the folder."))
+                        faults.append(
+                            Fault(file=self.shown(folder, name), message=f"is a link out of {self._called(folder)}.")
+                        )
                         continue
                     if entry.path in followed or Path(real).is_relative_to(inner):
                         continue
