@@ -326,6 +326,7 @@ SAID: list[tuple[Any, dict[str, Any], str]] = [
     (Profile, {"temperature": "hot"}, "temperature: Expected a float or None, got `str`"),
     (Profile, {"stop": "END"}, "stop: Expected a tuple, got one `str`: add a comma, (x,)"),
     (Profile, {"stop": {"a"}}, "stop: Expected a tuple, got `set`"),
+    (Profile, {"temperature": {1.0}}, "temperature: Expected a float or None, got `set`"),
     (Profile, {"extra": [1]}, "extra: Expected a mapping, got `list`"),
     (Backend, {"headers": {"x-a": "b", "x-b": 1}}, "headers.x-b: Expected a str, got `int`"),
     (Backend, {"headers": {1: "b"}}, "headers: has a key that is no text"),

@@ -43,12 +43,10 @@ def _converter(annotation: Any) -> Reader:
                 return frozen_json(value)
             if value in choices:
                 return value
-        if isinstance(value, AbstractSet):  # the order of a set differs between processes, and so would every hash
-            msg = f"Expected `array`, got `{type(value).__name__}`"
-            raise UnfitError(msg)
         if choices and value not in choices:
             raise _not_chosen(value, choices)
-        converted = _converted(value, holder)
+        # The order of a set differs between processes, and so would every hash.
+        converted = _converted(_NEVER_FITS if isinstance(value, AbstractSet) else value, holder)
         if isinstance(converted, str):
             return frozen_json(converted)
         if isinstance(converted, int) and not _fits(converted):
