@@ -211,7 +211,9 @@ def load_catalog(root: str | PathLike[str]) -> Catalog:
     (``prompts``, ``schemas``, ``inputs``), also out of ``root``; nothing outside these folders is read. The id of a
     prompt or a schema is its path below its folder without the ending, with "/". A template may include the text of
     another file: ``{% include "fragments/tone.txt" %}``, named relative to the prompts folder. Files and folders whose
-    names start with a dot are ignored. A link to a folder is followed once if it stays inside.
+    names start with a dot are ignored. A link to a folder is followed once if it stays inside. What is probably meant
+    for a prompt or a schema and would not be read is a fault: a YAML, JSON or TOML file of the other format that no
+    prompt uses, and a folder of nearly the right name where the right one is missing.
 
     Raises InvalidConfigError with every fault of every file: those of promptkit.toml, then those of prompts and
     schemas by file, each by line.

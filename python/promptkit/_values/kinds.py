@@ -115,7 +115,7 @@ def _followed(place: str, value: Any, annotation: Any) -> tuple[str, Any, Any]:
             key, annotation = int(step["index"]), _element(annotation)
         elif step["field"] is not None:
             key, annotation = step["field"], None
-        elif isinstance(value, Mapping):  # msgspec does not say which; all our mappings of one kind are of texts
+        elif Mapping[str, str] in _parts(annotation) and isinstance(value, Mapping):  # msgspec does not say which
             key, annotation = next((key for key, item in value.items() if not isinstance(item, str)), None), str
         if not isinstance(value, Mapping | list | tuple) or key is None:
             return shown, _LOST, None
