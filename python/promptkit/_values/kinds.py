@@ -14,6 +14,8 @@ from typing import Any, NamedTuple, Union, get_args, get_origin
 
 import msgspec
 
+from promptkit._values.frozen import FrozenDict
+
 _MISMATCH = re.compile(r"Expected `([^`]+)`, got `([^`]+)`")
 _STEP = re.compile(r"\[(?P<index>\d+)\]|(?P<key>\[\.\.\.\])|\.(?P<field>\w+)")
 _NO_JSON = ", not a JSON value"
@@ -53,28 +55,32 @@ _TOML_KINDS: Mapping[type, str] = {
     datetime: "a date with a time",
 }
 PYTHON = Words(
-    {
-        "int": "an int",
-        "float": "a float",
-        "str": "a str",
-        "bool": "a bool",
-        "bytes": "bytes",
-        "null": "None",
-        "array": "a tuple",
-        "object": "a mapping",
-    },
+    FrozenDict(
+        {
+            "int": "an int",
+            "float": "a float",
+            "str": "a str",
+            "bool": "a bool",
+            "bytes": "bytes",
+            "null": "None",
+            "array": "a tuple",
+            "object": "a mapping",
+        }
+    ),
     none=True,
     given=_in_python,
 )
 TOML = Words(
-    {
-        "int": "an integer",
-        "float": "a number",
-        "str": "a text",
-        "bool": "a boolean",
-        "array": "an array",
-        "object": "a table",
-    },
+    FrozenDict(
+        {
+            "int": "an integer",
+            "float": "a number",
+            "str": "a text",
+            "bool": "a boolean",
+            "array": "an array",
+            "object": "a table",
+        }
+    ),
     none=False,
     given=in_toml,
 )
