@@ -10,6 +10,7 @@ which numbers it takes. A test holds the numbers against what the types themselv
 import json
 import re
 import sys
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -26,6 +27,7 @@ from promptkit import (
     PromptDefinition,
     RetryPolicy,
 )
+from promptkit._prepare.media_types import ENDINGS, SIGNED
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMAS = ROOT / "python" / "promptkit" / "schemas"
@@ -42,7 +44,7 @@ NAMES = {"uniqueItems": True}
 KEYS = {
     Backend: {
         "kind": ("The dialect that is spoken, or a model inside the process.", {}),
-        "base_url": ("The address below which the dialect's paths are, such as http://localhost:8080/v1.", NAME),
+        "base_url": ("The address before the dialect's path, such as http://localhost:8080/v1.", NAME),
         "credential_env": ("The environment variable that holds the key. Without it no key is needed.", NAME),
         "max_concurrency": ("How many generations run at the same time. Without it 8, and 1 for embedded.", COUNT),
         "max_waiting": ("How many further runs are admitted; one more is refused at once.", {"minimum": 0}),
@@ -51,10 +53,10 @@ KEYS = {
         "retry": ("When and how often to try again after a transient failure.", {}),
         "headers": ("Further HTTP headers. Names that carry credentials are refused.", {}),
         "trust_env": ("Whether the proxies that the environment names are used.", {}),
-        "session_parameter": ("The body field that carries the session id. Without it the id is not sent.", NAME),
+        "session_parameter": ("The body field that carries a session id. Without it no session id is sent.", NAME),
         "token_limit_parameter": ("The body field that carries max_output_tokens.", {}),
         "cache_markers": ("How a cache marker of a message is sent, if at all.", {}),
-        "late_system": ("What becomes of a system message after the first user or assistant message.", {}),
+        "late_system": ("What becomes of late system messages. Without it send; for anthropic_messages refuse.", {}),
         "embedded": ("The model inside the process; only for kind embedded.", {}),
     },
     RetryPolicy: {
@@ -64,16 +66,16 @@ KEYS = {
         "max_retry_after": ("Seconds: a backend that demands a longer wait ends the run at once.", DELAY),
     },
     EmbeddedOptions: {
-        "model_path": ("A GGUF file of your own. Without it the default model, fetched once.", {}),
+        "model_path": ("A GGUF file, looked for at the first run. Without it the default model, fetched once.", {}),
         "context_tokens": ("The bound of prompt and answer together, rounded up to a multiple of 256.", COUNT),
         "threads": ("How many threads compute. Without it the number of cores less one.", COUNT),
     },
     Profile: {
         "backend": ("The id of a backend.", NAME),
-        "model": ("The model, by the name that the backend knows.", NAME),
+        "model": ("The model, by the name that the backend knows. For embedded it is only a name.", NAME),
         "temperature": ("How freely the model chooses.", {"minimum": 0}),
         "top_p": ("Only the likeliest tokens that make up this share are chosen from.", {"minimum": 0, "maximum": 1}),
-        "max_output_tokens": ("How many tokens the answer may have.", COUNT),
+        "max_output_tokens": ("How many tokens the answer may have. Required for anthropic_messages.", COUNT),
         "stop": ("Texts at which the answer ends.", {}),
         "seed": ("Makes choices repeatable, where the backend can.", {}),
         "reasoning_effort": ("How much the model reasons, in the backend's own words.", {}),
@@ -86,7 +88,7 @@ KEYS = {
         "variables": ("The names of the variables that the templates use.", NAMES),
         "inputs": ("The names of the inputs: inputs.NAME in templates, or attachments.", NAMES),
         "profile": ("The id of the profile used when a request names none.", NAME),
-        "session": ("A template of the session id.", {}),
+        "session": ("A template of the session id; it is sent where the backend has a session_parameter.", {}),
         "output": ("What the answer must be. Without it: free text.", {}),
     },
     MessageTemplate: {
@@ -275,11 +277,18 @@ def markdown(cls):
     return "\n".join(lines)
 
 
+def endings():
+    """List the endings of file names that tell what an attachment is."""
+    return textwrap.fill(" ".join(f"`.{ending}`" for ending in sorted(ENDINGS.keys() | SIGNED.keys())), width=120)
+
+
 def with_tables(text):
-    """Renew the tables of a page: each stands between two comments that name its class."""
+    """Renew what a page lists: each table stands between two comments that name its class, and so do the endings."""
     classes = {cls.__name__: cls for cls in KEYS}
     block = re.compile(r"^(<!-- keys of (\w+) -->\n)(?:\|.*\n)*(<!-- end -->)$", re.MULTILINE)
-    return block.sub(lambda found: found[1] + markdown(classes[found[2]]) + "\n" + found[3], text)
+    text = block.sub(lambda found: found[1] + markdown(classes[found[2]]) + "\n" + found[3], text)
+    listed = re.compile(r"^(<!-- endings of attachments -->\n)(?:`.*\n)*(<!-- end -->)$", re.MULTILINE)
+    return listed.sub(lambda found: found[1] + endings() + "\n" + found[2], text)
 
 
 def wanted():
