@@ -2,7 +2,7 @@
 
 A page is worked through from top to bottom in a folder of its own. A fence with a file name after its language
 (```toml prompts/ask.toml) is that file. A ``python`` fence runs there, in the names that those before it left. A
-``text`` fence right after it is what it prints. ``needs=WORD`` puts a fence off while WORD is pending.
+``text`` fence right after it is what it prints.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import importlib.resources
 import io
 import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -72,6 +74,20 @@ def printed(program: str, names: dict[str, Any], page: Path) -> str:
     return out.getvalue()
 
 
+def program_of(page: Path, folder: Path) -> str:
+    """Write the programs of a page as one, each on its lines of the page."""
+    source = page.read_text(encoding="utf-8")
+    lines = [""] * source.count("\n")
+    for fence in FENCE.finditer(source):
+        if fence["info"] == "python":
+            body = fence["body"].splitlines()
+            first = source.count("\n", 0, fence.start("body"))
+            lines[first : first + len(body)] = body
+    name = page.stem.replace("-", "_") + ".py"
+    (folder / name).write_text("\n".join(lines), encoding="utf-8")
+    return name
+
+
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
 def test_every_file_and_program_of_a_page_does_what_the_page_says(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -107,5 +123,15 @@ def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
 
 def test_there_are_pages_and_most_of_what_they_show_is_run() -> None:
     shown = [fence for page in PAGES for fence in fences(page.read_text(encoding="utf-8"))]
-    assert {page.stem for page in PAGES} >= {"write-a-prompt", "organise-a-catalog", "continue-a-conversation"}
-    assert sum(fence.language == "python" for fence in shown) >= 10
+    guides = {page.stem for page in PAGES if page.parent.name == "guides"}
+    assert guides >= {"write-a-prompt", "organise-a-catalog", "continue-a-conversation", "lead-a-conversation"}
+    assert guides >= {"watch-and-count", "test-offline"}
+    assert sum(fence.language == "python" for fence in shown) >= 30
+
+
+@pytest.mark.timeout(180)  # the types of the libraries are read anew
+def test_the_programs_of_the_pages_pass_a_strict_type_check(tmp_path: Path) -> None:
+    names = [program_of(page, tmp_path) for page in (*PAGES, ROOT / "README.md")]
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-error-summary", *names]
+    checked = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, encoding="utf-8", check=False)
+    assert (checked.stdout, checked.stderr, checked.returncode) == ("", "", 0)
