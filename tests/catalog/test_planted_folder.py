@@ -221,7 +221,7 @@ prompts/many.toml:5: session: is empty: leave it out, and there is no session id
 prompts/many.toml:7: messages[0].content: is missing.
 prompts/many.toml:8: messages[0].role: 'usr' is not one of 'system', 'developer', 'user', 'assistant'. Did you mean 'u
 prompts/many.toml:13: messages[1].content_file: stands beside content: give one of the two.
-prompts/many.toml:17: messages[2].content_file: '../../secret' is outside the folder.
+prompts/many.toml:17: messages[2].content_file: '../../secret' is outside the folder 'prompts'.
 prompts/many.toml:25: messages[4].content: uses the variable 'topik', which the prompt does not declare: add it to var
 prompts/many.toml:26: messages[4].cache_control.ttl: '2h' is not one of '5m', '1h'.
 prompts/many.toml:30: output.schema: is given, but kind is "json": use kind "json_schema".
