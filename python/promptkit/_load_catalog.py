@@ -233,11 +233,13 @@ def load_catalog(root: str | PathLike[str]) -> Catalog:
     folders = {"prompts": prompt_folder, "schemas": schema_folder}
     # What a prompt that cannot be read uses is not known.
     used = used_files(prompts) if len(prompts) == len(prompt_folder.ids) else None
+    # A folder of other people's schemas is none of this catalog's, unless a prompt names a schema.
+    looked_for = {"prompts"} | {"schemas" for read, _ in prompts.values() if isinstance(read.facts.schema, str)}
     definitions = assemble(
         settings,
         prompts,
         schemas,
-        {kind: _with_ignored(kind, source, settings, folders, used) for kind in folders},
+        {kind: _with_ignored(kind, source, settings, folders, used, near=kind in looked_for) for kind in folders},
         source.inputs_folder(settings.folders["inputs"]),
     )
     if isinstance(definitions, Failure):
@@ -246,12 +248,21 @@ def load_catalog(root: str | PathLike[str]) -> Catalog:
 
 
 def _with_ignored(
-    kind: str, source: SourceFiles, settings: Root, folders: Mapping[str, Folder], used: frozenset[str] | None
+    kind: str,
+    source: SourceFiles,
+    settings: Root,
+    folders: Mapping[str, Folder],
+    used: frozenset[str] | None,
+    *,
+    near: bool,
 ) -> Folder:
-    """Add the faults of what was probably meant for this kind and is not read. ``used`` are files of prompts."""
+    """Add the faults of what was probably meant for this kind and is not read.
+
+    ``used`` are files of prompts, ``near`` says whether a folder of nearly the right name is one of them.
+    """
     ignored: list[Fault] = []
     if kind not in {*settings.named, *settings.unsure} and not source.has_folder(kind):
-        for name in source.folders():
+        for name in source.folders() if near else ():
             if name not in settings.folders.values():
                 fault = misnamed_folder(kind, name, source.walk(name).files)
                 ignored.extend([] if fault is None else [fault])

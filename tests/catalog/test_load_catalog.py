@@ -882,6 +882,7 @@ def test_a_file_of_another_format_that_a_prompt_uses_is_no_stray(tmp_path: Path)
         ('schemas = "schema"', ("prompts/a.toml", "schema/s.json")),
         ('prompts = "prompt"', ("prompt/a.toml",)),
         ("", ("promptkit/a.toml", "prompt/main.py", "schemata/s.json")),
+        ("", ("prompts/a.toml", "schema/tables.json")),  # no prompt names a schema
     ],
 )
 def test_files_that_are_there_for_something_else_are_no_strays(
