@@ -83,58 +83,6 @@ def test_an_ordinary_reply_is_read_whole() -> None:
     )
 
 
-PROVIDERS: dict[str, dict[str, Any]] = {
-    "openai": ok(
-        "hi",
-        message={"refusal": None, "annotations": []},
-        choice={"logprobs": None},
-        system_fingerprint=None,
-        service_tier="default",
-    ),
-    "openrouter": ok(
-        "hi",
-        message={"reasoning": "thinking", "reasoning_details": [{"type": "reasoning.text", "text": "thinking"}]},
-        choice={"native_finish_reason": "STOP", "error": None},
-        provider="P",
-        error=None,
-        usage=USAGE | {"cost": 0.1, "is_byok": False},
-    ),
-    "gemini": ok([{"type": "text", "text": "hi"}], usage=USAGE | {"total_tokens": 99}),
-    "ollama": ok("hi", finish_reason="stop", message={"reasoning": "thinking"}, system_fingerprint="fp_ollama"),
-    "llama.cpp": ok(
-        "hi",
-        message={"reasoning_content": "thinking"},
-        timings={"cache_n": 3, "prompt_n": 8},
-        __verbose={"content": "not this"},
-    ),
-    "vllm": ok(
-        "hi",
-        message={"reasoning_content": None, "tool_calls": []},
-        choice={"stop_reason": None},
-        prompt_logprobs=None,
-        kv_transfer_params=None,
-    ),
-    "deepseek": ok("hi", message={"reasoning_content": "thinking"}),
-    "groq": ok("hi", x_groq={"id": "q", "usage": {"dram_cached_tokens": 1}}, usage_breakdown={"models": []}),
-    "mistral": ok(
-        [
-            {"type": "thinking", "thinking": [{"type": "text", "text": "thinking"}], "closed": True},
-            {"type": "text", "text": "h"},
-            {"type": "thinking", "thinking": []},
-            {"type": "text", "text": ""},
-            {"type": "text", "text": "i"},
-            {"type": "reference", "reference_ids": [1]},
-        ],
-    ),
-}
-
-
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_each_providers_reply_gives_the_answer_its_reason_and_its_usage(provider: str) -> None:
-    found = reply(PROVIDERS[provider])
-    assert (found.content, found.finish_reason, found.refusal, found.usage) == ("hi", "stop", None, REPORTED)
-
-
 def test_null_content_is_empty_and_its_reason_visible() -> None:
     usage = {"prompt_tokens": 30, "completion_tokens": 1024, "total_tokens": 1054}
     found = reply(ok(None, "length", message={"reasoning_content": MARK}, usage=usage))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptkit._values.usage import MAX_COUNT, ReportedUsage
-from promptkit._wire.usage import read_usage
+from promptkit._wire.usage import read_usage, reported_usage
 
 OPENAI = {
     "prompt_tokens": 100,
@@ -159,9 +159,13 @@ usages = st.dictionaries(
             "output_tokens_details",
             "cache_read_input_tokens",
             "cache_creation_input_tokens",
+            "cache_creation",
         ],
     ),
     details,
+)
+bodies = st.fixed_dictionaries(
+    {}, optional={"usage": usages, "timings": st.dictionaries(st.sampled_from(["cache_n", "prompt_n"]), numbers)}
 )
 
 
@@ -171,6 +175,15 @@ def test_whatever_is_reported_only_counts_in_range_come_out(usage: dict[str, Any
     for name in ReportedUsage.__struct_fields__:
         count = getattr(read, name, None)
         assert count is None or (type(count) is int and 0 <= count <= MAX_COUNT)
+
+
+@given(bodies)
+def test_an_input_that_is_known_includes_its_cached_tokens_and_an_output_its_reasoning(body: dict[str, Any]) -> None:
+    read = reported_usage(body) or ReportedUsage()
+    if read.input_tokens is not None:
+        assert read.input_tokens >= max(read.cache_read_tokens or 0, read.cache_write_tokens or 0)
+    if read.output_tokens is not None:
+        assert read.output_tokens >= (read.reasoning_tokens or 0)
 
 
 @given(usages)
@@ -197,3 +210,74 @@ def test_the_callers_object_is_not_changed(usage: dict[str, Any]) -> None:
 )
 def test_a_cached_token_is_counted_once_and_each_field_is_known_by_itself(usage: Any, expected: ReportedUsage) -> None:
     assert read_usage(usage) == expected
+
+
+def test_a_count_that_does_not_include_its_parts_is_unknown_and_not_corrected() -> None:
+    usage = {
+        "prompt_tokens": 12,
+        "completion_tokens": 3,
+        "total_tokens": 4055,
+        "prompt_tokens_details": {"cached_tokens": 4000},
+        "completion_tokens_details": {"reasoning_tokens": 40},
+    }
+    assert read_usage(usage) == ReportedUsage(cache_read_tokens=4000, reasoning_tokens=40)
+    assert read_usage({"prompt_tokens": 12, "prompt_tokens_details": {"cache_write_tokens": 13}}) == ReportedUsage(
+        cache_write_tokens=13
+    )
+
+
+@pytest.mark.parametrize(
+    ("creation", "expected"),
+    [
+        (
+            {"ephemeral_5m_input_tokens": 20, "ephemeral_1h_input_tokens": 7},
+            ReportedUsage(input_tokens=32, cache_write_tokens=27),
+        ),
+        ({"ephemeral_5m_input_tokens": 20}, ReportedUsage(input_tokens=25, cache_write_tokens=20)),
+        ({"ephemeral_5m_input_tokens": 0}, ReportedUsage(input_tokens=5, cache_write_tokens=0)),
+        ({"ephemeral_5m_input_tokens": 20, "ephemeral_1h_input_tokens": "x"}, ReportedUsage()),
+        ({}, ReportedUsage(input_tokens=5)),
+        (None, ReportedUsage(input_tokens=5)),
+    ],
+)
+def test_tokens_written_to_a_cache_are_the_sum_of_their_lifetimes_where_only_those_are_reported(
+    creation: Any, expected: ReportedUsage
+) -> None:
+    assert (read_usage({"input_tokens": 5, "cache_creation": creation}) or ReportedUsage()) == expected
+
+
+def test_of_a_whole_and_its_parts_the_whole_counts() -> None:
+    parts = {"ephemeral_5m_input_tokens": 20, "ephemeral_1h_input_tokens": 7}
+    usage = {"input_tokens": 5, "cache_creation_input_tokens": 27, "cache_creation": parts}
+    assert read_usage(usage) == ReportedUsage(input_tokens=32, cache_write_tokens=27)
+
+
+TIMINGS = {"cache_n": 100, "prompt_n": 20, "predicted_n": 4, "prompt_ms": 1.5}
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({"timings": TIMINGS}, ReportedUsage(input_tokens=120, output_tokens=4, cache_read_tokens=100)),
+        ({"timings": TIMINGS, "usage": {}}, ReportedUsage(input_tokens=120, output_tokens=4, cache_read_tokens=100)),
+        ({"timings": {**TIMINGS, "cache_n": "x"}}, ReportedUsage(output_tokens=4)),
+        ({"timings": {"prompt_n": 20}}, None),
+        ({"timings": []}, None),
+        (
+            {"timings": TIMINGS, "usage": {"prompt_tokens": 120}},
+            ReportedUsage(input_tokens=120, cache_read_tokens=100),
+        ),
+        (
+            {"timings": TIMINGS, "usage": {"prompt_tokens": 120, "prompt_tokens_details": {"cached_tokens": 0}}},
+            ReportedUsage(input_tokens=120, cache_read_tokens=0),
+        ),
+        ({"usage": {"prompt_tokens": 120}}, ReportedUsage(input_tokens=120)),
+        ({}, None),
+        (None, None),
+        ([], None),
+    ],
+)
+def test_timings_have_the_cached_tokens_that_usage_does_not_and_all_counts_without_it(
+    body: Any, expected: ReportedUsage | None
+) -> None:
+    assert reported_usage(body) == expected

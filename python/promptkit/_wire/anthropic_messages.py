@@ -21,8 +21,9 @@ from returns.result import Failure, Result, Success
 
 from promptkit._values.generation import GenerationReply
 from promptkit._wire.documents import kind_of, member, text_member
+from promptkit._wire.failures import request_id
 from promptkit._wire.replies import Arrival, label, read, reason, reported, sendable, unreadable
-from promptkit._wire.usage import read_usage
+from promptkit._wire.usage import reported_usage
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -102,9 +103,9 @@ def _answer(arrival: Arrival, document: object) -> Result[GenerationReply, Gener
             finish_reason=reason(arrival, member(document, "stop_reason")),
             refusal=refusal,
             model=label(arrival, document, "model"),
-            response_id=label(arrival, document, "id"),
+            response_id=label(arrival, document, "id") or request_id(arrival.headers, arrival.secret),
             status=arrival.status,
-            usage=read_usage(member(document, "usage")),
+            usage=reported_usage(document),
         )
         for content in _content(document)
         for refusal in _refusal(document)

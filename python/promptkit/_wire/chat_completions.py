@@ -19,8 +19,9 @@ from returns.result import Failure, Result, Success
 
 from promptkit._values.generation import GenerationReply
 from promptkit._wire.documents import kind_of, member
+from promptkit._wire.failures import request_id
 from promptkit._wire.replies import Arrival, label, read, reason, reported, sendable, unreadable
-from promptkit._wire.usage import read_usage
+from promptkit._wire.usage import reported_usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -114,9 +115,9 @@ def _answer(arrival: Arrival, document: object) -> Result[GenerationReply, Gener
             finish_reason=reason(arrival, choice.get("finish_reason")),
             refusal=refusal,
             model=label(arrival, document, "model"),
-            response_id=label(arrival, document, "id"),
+            response_id=label(arrival, document, "id") or request_id(arrival.headers, arrival.secret),
             status=arrival.status,
-            usage=read_usage(member(document, "usage")),
+            usage=reported_usage(document),
         )
         for choice in _choice(document)
         for message in _message(choice)

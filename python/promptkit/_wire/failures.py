@@ -12,7 +12,7 @@ import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from promptkit._wire.documents import integer, is_page, member, text_member
+from promptkit._wire.documents import integer, is_page, member, read_document, text_member
 from promptkit._wire.redaction import plain
 from promptkit.errors import (
     AuthenticationError,
@@ -87,16 +87,36 @@ _REMEDIES_BY_STATUS = {
     413: _SHORTEN,
 }
 _CLUES = (
+    (("output_config.effort", "reasoning_effort"), "remove the profile's reasoning_effort, or choose another one"),
     (
-        ("response_format", "json_schema", "json_object", "structured output"),
+        ("response_format", "json_schema", "json_object", "structured output", "output_config", "output_format"),
         'set the profile\'s native_output to "json_object" or "none"',
     ),
     (
         ("unsupported parameter: 'max_tokens'", "use 'max_completion_tokens'"),
         'set the backend\'s token_limit_parameter to "max_completion_tokens"',
     ),
+    (("max_tokens: field required",), "set the profile's max_output_tokens"),
     (("api_key_invalid", "api key not valid", "invalid api key"), _CHECK_KEY),
-    (("context_length", "context length", "context_size", "context size", "context window"), _SHORTEN),
+    (
+        (
+            *("context_length", "context length", "context_size", "context size", "context window", "context limit"),
+            "prompt is too long",
+        ),
+        _SHORTEN,
+    ),
+    (
+        ("blocks with cache_control",),
+        "give fewer messages a cache_control; those of the history keep theirs",
+    ),
+    (
+        ("must be non-empty", "non-empty content", "empty text blocks"),
+        "this backend takes no empty message: give every message, and every answer that is continued from, a text",
+    ),
+    (
+        ("system message must be at the beginning", 'unexpected role "system"'),
+        'set the backend\'s late_system to "as_user", or put system messages first',
+    ),
 )
 _OTHERWISE = "check the profile's settings and the prompt's messages against what the backend accepts"
 _READ = 2000  # how much of a long text is searched for clues
@@ -158,9 +178,13 @@ def reply_id(document: object, headers: Headers, secret: str | None) -> str | No
     """Give what the backend's support can find a failed reply by: the body's id, else its request id, else a header."""
     holder = document[0] if isinstance(document, list) and document else document
     named = text_member(holder, "id") or text_member(holder, "request_id")
+    return (plain(named, ID, secret) or None if named else None) or request_id(headers, secret)
+
+
+def request_id(headers: Headers, secret: str | None) -> str | None:
+    """Give the id that a header names the request by."""
     listed = [value for wanted in ("x-request-id", "request-id") for key, value in headers if key.lower() == wanted]
-    found = named or next(iter(listed), None)
-    return plain(found, ID, secret) or None if found else None
+    return next(filter(None, (plain(value, ID, secret) for value in listed)), None)
 
 
 def _layers(error: object) -> list[dict[str, Any]]:
@@ -256,9 +280,16 @@ def _said_in(value: dict[str, Any], depth: int) -> str | None:
     if sentence and isinstance(place, list):
         steps = ".".join(step for step in place[:_NESTING] if isinstance(step, str))
         return f"{steps}: {sentence}" if steps else sentence
-    # OpenRouter says "Provider returned error" and puts what the provider said here.
-    upstream = _said(member(value.get("metadata"), "raw"), depth + 1)
+    upstream = _said(_raw(value), depth + 1)
     return f"{sentence} ({upstream})" if sentence and upstream else sentence or upstream
+
+
+def _raw(error: dict[str, Any]) -> object:
+    """Give what a provider said behind OpenRouter's "Provider returned error": a text, often the JSON of an error."""
+    raw = member(error.get("metadata"), "raw")
+    if not isinstance(raw, str) or not raw.lstrip().startswith(("{", "[")):
+        return raw
+    return read_document(raw.encode(errors="replace")).map(lambda found: found if _said(found) else raw).value_or(raw)
 
 
 def _quoted(said: str, secret: str | None) -> str:

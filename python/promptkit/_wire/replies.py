@@ -20,11 +20,11 @@ from returns.result import Failure, Result, Success
 
 from promptkit._values.frozen import text_fault
 from promptkit._values.usage import ReportedUsage
-from promptkit._wire.documents import TOO_DEEP, ends_inside, member, read_document, text_member
+from promptkit._wire.documents import TOO_DEEP, ends_inside, read_document, text_member
 from promptkit._wire.failures import error_object, failure, reply_id
 from promptkit._wire.redaction import excerpt, plain, redacted
 from promptkit._wire.retry_after import Headers, demand
-from promptkit._wire.usage import read_usage
+from promptkit._wire.usage import reported_usage
 from promptkit.errors import DisconnectedError, GenerationError, MalformedReplyError
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def label(arrival: Arrival, document: object, name: str) -> str | None:
 def reported(arrival: Arrival, document: object, error: object, piece: str | None) -> GenerationError:
     """Make the error that a status or an error object says. ``document`` is the body around ``error``."""
     holder = document[0] if isinstance(document, list) and document else document
-    usage = read_usage(member(holder, "usage"))
+    usage = reported_usage(holder)
     if usage is None and arrival.successful:
         usage = (
             ReportedUsage()
@@ -132,7 +132,7 @@ def unreadable(arrival: Arrival, document: object, problem: str) -> GenerationEr
         status=arrival.status,
         excerpt=excerpt(arrival.body, arrival.secret),
         response_id=reply_id(document, arrival.headers, arrival.secret),
-        reported=read_usage(member(document, "usage")),
+        reported=reported_usage(document),
     )
 
 
