@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import pkgutil
 import socket
@@ -25,6 +26,7 @@ for _module in pkgutil.walk_packages(promptkit.__path__, "promptkit."):
     importlib.import_module(_module.name)
 
 collect_ignore = ["typing"]  # checked by type checkers, never run
+LLAMA_KEY = "sk-llama-0123456789"
 
 
 @pytest.fixture(params=["asyncio", "trio"])
@@ -50,12 +52,12 @@ def closed_port() -> int:
     return port
 
 
-@pytest.fixture(scope="session")
-def llama_url() -> Iterator[str]:
-    """Serve the local model over HTTP, in a process of its own."""
-    program = Path(__file__).parent / "servers" / "llama.py"
+@contextlib.contextmanager
+def served(name: str, *arguments: str) -> Iterator[str]:
+    """Run a program of servers/ in a process of its own, and give the address that it prints."""
+    program = Path(__file__).parent / "servers" / name
     with subprocess.Popen(
-        [sys.executable, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-P", str(program), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         assert process.stdin is not None
@@ -64,3 +66,24 @@ def llama_url() -> Iterator[str]:
         yield url
         process.stdin.close()
         assert process.wait(15) == 0
+
+
+@pytest.fixture(scope="session")
+def llama_server() -> Iterator[str]:
+    """Serve the local model over HTTP, to who has the key."""
+    with served("llama.py", LLAMA_KEY) as url:
+        yield url
+
+
+@pytest.fixture
+def llama_url(llama_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Give the address of the local model's server, with its key in the environment variable LLAMA_KEY."""
+    monkeypatch.setenv("LLAMA_KEY", LLAMA_KEY)
+    return llama_server
+
+
+@pytest.fixture(scope="session")
+def llmock_server() -> Iterator[str]:
+    """Serve llmock."""
+    with served("llmock.py") as url:
+        yield url

@@ -1,6 +1,7 @@
-"""Serve the default local model over HTTP: an OpenAI-compatible server that nobody here wrote.
+"""Serve the default local model over HTTP: a server that nobody here wrote.
 
-Run as a program: prints its base_url, and serves until its standard input ends.
+Run as a program: prints its address, and serves until its standard input ends. It speaks chat completions below /v1 and
+Anthropic messages at /v1/messages, and wants the key that is the program's argument.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ def serve() -> None:
     params.model_alias = {"served-model"}
     params.hostnames = ["127.0.0.1"]
     params.port = port
+    params.api_keys = sys.argv[1:]
     params.n_ctx = 1024
     params.n_parallel = 1
     params.cpuparams.n_threads = 1
@@ -32,7 +34,7 @@ def serve() -> None:
     params.warmup = False
     params.verbosity = -1
     server = xllamacpp.Server(params)
-    print(f"http://127.0.0.1:{port}/v1", flush=True)  # noqa: T201
+    print(f"http://127.0.0.1:{port}", flush=True)  # noqa: T201
     sys.stdin.read()
     del server
 
