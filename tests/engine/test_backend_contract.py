@@ -1,7 +1,7 @@
 """What every backend keeps: the same statements for the model in the process and for one behind an HTTP server.
 
-The server is llama.cpp's own, with the same small model, and speaks both dialects: texts differ between builds, so shapes and counts are
-asserted, never words.
+The server is llama.cpp's own, with the same small model, and speaks both dialects: texts differ between builds, so
+shapes and counts are asserted, never words.
 """
 
 from __future__ import annotations
