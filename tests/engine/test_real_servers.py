@@ -20,6 +20,7 @@ from promptkit import (
     BackendStatusError,
     Catalog,
     CredentialError,
+    DisconnectedError,
     Engine,
     ExecutionGroup,
     GenerationError,
@@ -52,6 +53,7 @@ def catalog(kind: Any, base_url: str, *, max_output_tokens: int = 24, max_repair
         backends=[Backend(id="server", kind=kind, base_url=base_url, **settings)],
         profiles=[
             Profile(id="p", backend="server", model="m", max_output_tokens=max_output_tokens, temperature=0),
+            Profile(id="broken", backend="server", model="m", max_output_tokens=24, extra={"tools": 5}),
         ],
         prompts=[
             PromptDefinition(
@@ -220,6 +222,20 @@ async def test_answers_and_failures_mixed_share_one_budget_and_count_the_same_ev
     assert [event.outcome for event in attempts] == ["failed", "completed", "completed"]
     assert result.usage.output_tokens.complete is False  # a 500 may have generated
     assert result.usage.output_tokens.value > 0
+
+
+async def test_a_server_that_breaks_and_drops_its_connections_costs_the_budget_and_no_more(
+    llmock: LLMock, provider: tuple[str, str]
+) -> None:
+    # It does not expect such tools: it answers 500, says that the connection stays, and resets it.
+    async with Engine(catalog(provider[0], llmock.url + provider[1])) as engine:
+        for _ in range(5):
+            with pytest.raises((BackendStatusError, DisconnectedError)) as raised:
+                await engine.run(RunRequest(prompt_id="ask", profile="broken"))
+            assert (raised.value.transient, raised.value.attempts) == (True, 3)
+            result = await engine.run(RunRequest(prompt_id="ask"))
+            assert result.raw_output
+            assert result.attempts == 1 + result.transient_retries
 
 
 # ------------------------------------------------------------------ llama.cpp
