@@ -156,6 +156,9 @@ class HttpTransport:
     async def post(self, body: Sequence[bytes], credential: Secret | None) -> HttpReply:
         """Send a body, given in pieces, and read the reply to its end. Redirects are not followed.
 
+        A connection that the server closed while it was idle is not used. One that dies as the request arrives is a
+        lost connection like any other: the server may have begun to answer.
+
         Raises ConnectError (transient unless the request cannot be sent at all) and DisconnectedError (transient),
         MalformedReplyError for what is no HTTP or has a body that cannot be unpacked, and EngineStateError for a client
         that is closed or belongs to another event loop. None of them is chained to an error that holds headers, and a

@@ -2,7 +2,8 @@
 
 Decisions where no standard speaks:
 
-- A reply is a 2xx whose body is a JSON object with choices. The choice with index 0 is read, else the first.
+- A reply is a 2xx whose body is a JSON object with choices. The choice with index 0 is read, else the first. Without a
+  choice, as from a model that is still warming up, it is malformed and not asked for again.
 - Missing or null content is empty content. Of a list, the text parts are the answer, in order, with nothing between;
   parts of other kinds and parts marked as thought are not. ``reasoning_content`` and its like are never looked at.
 - ``finish_reason`` is passed on as it is, up to 256 characters, like ``id`` and ``model``. A number or a boolean

@@ -5,6 +5,7 @@
   transfer-encoding, so the end of the connection was the end of the body. That is a DisconnectedError and transient,
   like any other cut body. Where HTTP says that the body is whole, the backend wrote it so, and asking again would give
   the same: a MalformedReplyError, not transient. An empty body shows no cut and is malformed in either case.
+- A reply without an id is found by the id that a header gives to its request.
 - A lone surrogate in the answer or the refusal makes the reply malformed, elsewhere the field is dropped.
 """
 
