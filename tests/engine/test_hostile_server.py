@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
+import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -28,6 +29,7 @@ from promptkit import (
     OverloadedError,
     RateLimitError,
     RejectedRequestError,
+    RetryPolicy,
     RunRequest,
     RunResult,
 )
@@ -210,18 +212,19 @@ async def test_what_is_no_answer_is_a_typed_error_and_the_next_run_works(
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("status", [200, 429])
+@pytest.mark.parametrize("lent", [False, True], ids=["own", "lent"])
 async def test_what_follows_a_reply_is_never_taken_for_the_answer_to_the_next_request(
-    stub: StubServer, dialect: Dialect, status: int
+    stub: StubServer, dialect: Dialect, *, lent: bool, status: int
 ) -> None:
     stray = http(200, dialect.answer.replace(b"Rome.", b"Of another request."))
     stub.say(http(status, dialect.answer) + stray, http(200, dialect.answer))
-    async with Engine(dialect.catalog(stub.base_url)) as engine:
-        for expected in (status, 200):
-            if expected == 200:
-                assert (await engine.run(ASK)).raw_output == "Rome."
-            else:
-                with pytest.raises(RateLimitError):
-                    await engine.run(ASK)
+    retry = RetryPolicy(max_retries=1, base_delay=0.0, max_delay=0.0)
+    async with httpx.AsyncClient() as client:
+        engine = Engine(dialect.catalog(stub.base_url, retry=retry), http_client=client if lent else None)
+        results = [await engine.run(ASK) for _ in range(2)]
+        await engine.aclose()
+    assert [result.raw_output for result in results] == ["Rome.", "Rome."]
+    assert results[0].attempts == (1 if status == 200 else 2)
     assert len(stub.connections) == 2
 
 
