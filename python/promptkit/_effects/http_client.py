@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from promptkit._effects.http_transport import Framing, HttpTransport
 from promptkit._effects.raising import or_raise
@@ -10,7 +10,6 @@ from promptkit._wire import anthropic_messages, chat_completions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from datetime import datetime
 
     import httpx
     from returns.result import Result
@@ -18,16 +17,8 @@ if TYPE_CHECKING:
     from promptkit._effects.surroundings import Surroundings
     from promptkit._values.definitions import Backend
     from promptkit._values.generation import GenerationCall, GenerationReply
-    from promptkit._wire.retry_after import Headers
+    from promptkit._wire.replies import ReadReply
     from promptkit.errors import GenerationError
-
-
-class ReadReply(Protocol):
-    """How a dialect reads a complete reply."""
-
-    def __call__(
-        self, status: int, headers: Headers, body: bytes, *, now: datetime, secret: str | None = None
-    ) -> Result[GenerationReply, GenerationError]: ...
 
 
 class Dialect(NamedTuple):
@@ -61,6 +52,7 @@ class HttpClient:
     """Asks one backend, in the dialect of its kind."""
 
     def __init__(self, backend: Backend, http_client: httpx.AsyncClient | None, surroundings: Surroundings) -> None:
+        self._name = f"backend {backend.id!r} at {backend.base_url}"
         self._dialect = DIALECTS[backend.kind]
         self._transport = HttpTransport(backend, self._dialect.framing, http_client)
         self._surroundings = surroundings
@@ -68,7 +60,7 @@ class HttpClient:
     async def generate(self, call: GenerationCall) -> GenerationReply:
         """Make one attempt."""
         # Raised out here, where no variable holds what came back: a backend may echo the key.
-        return or_raise(await self._asked(call))
+        return or_raise((await self._asked(call)).alt(self._named))
 
     async def _asked(self, call: GenerationCall) -> Result[GenerationReply, GenerationError]:
         answer = await self._transport.post(self._dialect.request_pieces(call), call.credential)
@@ -79,6 +71,13 @@ class HttpClient:
             now=self._surroundings.now(),
             secret=None if call.credential is None else call.credential.reveal(),  # in no variable: frames are shown
         )
+
+    def _named(self, error: GenerationError) -> GenerationError:
+        """Say which backend it was."""
+        message = str(error)
+        said = message.removeprefix("the backend")
+        error.args = (f"{self._name}{said}" if said != message else f"{self._name}: {message}",)
+        return error
 
     async def aclose(self) -> None:
         """Close the connections."""

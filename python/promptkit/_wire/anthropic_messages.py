@@ -22,14 +22,11 @@ from returns.result import Failure, Result, Success
 from promptkit._values.generation import GenerationReply
 from promptkit._wire.documents import kind_of, member, text_member
 from promptkit._wire.failures import request_id
-from promptkit._wire.replies import Arrival, label, read, reason, reported, sendable, unreadable
+from promptkit._wire.replies import Arrival, label, reader, reason, reported, sendable, unreadable
 from promptkit._wire.usage import reported_usage
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from promptkit._values.generation import GenerationCall
-    from promptkit._wire.retry_after import Headers
     from promptkit.errors import GenerationError
 
 
@@ -47,19 +44,6 @@ def request_pieces(call: GenerationCall) -> tuple[bytes, ...]:
         encoded.messages,
         rest,
     )
-
-
-def read_reply(
-    status: int,
-    headers: Headers,
-    body: bytes,
-    *,
-    now: datetime,
-    secret: str | None = None,
-) -> Result[GenerationReply, GenerationError]:
-    """Read a complete reply. ``now`` is aware; ``secret`` is the key that was sent, kept out of what is reported."""
-    api = "an Anthropic messages API"
-    return read(Arrival(status=status, headers=headers, body=body, now=now, secret=secret, api=api), _answer)
 
 
 # ------------------------------------------------------------------ requests
@@ -138,3 +122,6 @@ def _refusal(document: object) -> Result[str | None, str]:
 
 def _optional(text: str) -> str | None:
     return text
+
+
+read_reply = reader("an Anthropic messages API", _answer)

@@ -21,16 +21,14 @@ from returns.result import Failure, Result, Success
 from promptkit._values.generation import GenerationReply
 from promptkit._wire.documents import kind_of, member
 from promptkit._wire.failures import request_id
-from promptkit._wire.replies import Arrival, label, read, reason, reported, sendable, unreadable
+from promptkit._wire.replies import Arrival, label, reader, reason, reported, sendable, unreadable
 from promptkit._wire.usage import reported_usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
 
     from promptkit._values.contracts import OutputContract
     from promptkit._values.generation import GenerationCall
-    from promptkit._wire.retry_after import Headers
     from promptkit.errors import GenerationError
 
 _TEXT_KINDS = ("text", "output_text")  # not a set: a kind that cannot be hashed is another kind too
@@ -54,19 +52,6 @@ def request_pieces(call: GenerationCall) -> tuple[bytes, bytes, bytes]:
     messages = call.encoded_messages("chat_completions").messages
     rest = b"," + msgspec.json.encode(fields)[1:] if fields else b"}"
     return b'{"model":' + msgspec.json.encode(call.profile.model) + b',"messages":', messages, rest
-
-
-def read_reply(
-    status: int,
-    headers: Headers,
-    body: bytes,
-    *,
-    now: datetime,
-    secret: str | None = None,
-) -> Result[GenerationReply, GenerationError]:
-    """Read a complete reply. ``now`` is aware; ``secret`` is the key that was sent, kept out of what is reported."""
-    api = "a chat-completions API"
-    return read(Arrival(status=status, headers=headers, body=body, now=now, secret=secret, api=api), _answer)
 
 
 # ------------------------------------------------------------------ requests
@@ -220,3 +205,6 @@ def _optional(text: str) -> str | None:
 def _refusal_part(content: object) -> Any:
     parts = content if isinstance(content, list) else []
     return next((part["refusal"] for part in parts if member(part, "type") == "refusal" and part.get("refusal")), None)
+
+
+read_reply = reader("a chat-completions API", _answer)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from returns.result import Failure, Result, Success
@@ -69,8 +69,27 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
 Answer = Callable[[Arrival, Any], Result["GenerationReply", GenerationError]]
 
 
-def read(arrival: Arrival, answer: Answer) -> Result[GenerationReply, GenerationError]:
-    """Read a complete reply. ``answer`` reads the document of a 2xx."""
+class ReadReply(Protocol):
+    """How a dialect reads a complete reply."""
+
+    def __call__(
+        self, status: int, headers: Headers, body: bytes, *, now: datetime, secret: str | None = None
+    ) -> Result[GenerationReply, GenerationError]:
+        """Read it. ``now`` is aware; ``secret`` is the key that was sent, kept out of what is reported."""
+
+
+def reader(api: str, answer: Answer) -> ReadReply:
+    """Make the reader of a dialect. ``api`` names what should have answered, ``answer`` reads the document of a 2xx."""
+
+    def read_reply(
+        status: int, headers: Headers, body: bytes, *, now: datetime, secret: str | None = None
+    ) -> Result[GenerationReply, GenerationError]:
+        return _read(Arrival(status=status, headers=headers, body=body, now=now, secret=secret, api=api), answer)
+
+    return read_reply
+
+
+def _read(arrival: Arrival, answer: Answer) -> Result[GenerationReply, GenerationError]:
     decoded: Result[Any, str] = read_document(arrival.body)
     if not arrival.successful:
         shown = decoded.lash(lambda _: Success(arrival.body.decode(errors="replace"))).unwrap()
