@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from returns.pipeline import is_successful
 
 from promptkit._values.frozen import UnfitError, frozen_json
-from promptkit._values.schemas import MOST_VIOLATIONS, compile_schema
+from promptkit._values.schemas import MOST_FAULTS, MOST_VIOLATIONS, CompiledSchema, SchemaFault, compile_schema, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,11 +47,11 @@ def test_an_unusable_schema_fails_with_a_reason_and_nothing_is_fetched(
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     compiled = compile_schema(schema)
     assert not is_successful(compiled)
-    assert 0 < len(str(compiled.failure())) < 500
+    assert 0 < len(str(compiled.failure()[0])) < 500
 
 
 def test_the_place_of_what_is_wrong_in_a_schema_is_named() -> None:
-    fault = compile_schema({"properties": {"a/b": {"type": "nope"}}}).failure()
+    fault = compile_schema({"properties": {"a/b": {"type": "nope"}}}).failure()[0]
     assert fault.pointer == "/properties/a~1b/type"
     assert str(fault) == f"at {fault.pointer}: {fault.message}"
 
@@ -74,9 +74,174 @@ def test_the_place_of_what_is_wrong_in_a_schema_is_named() -> None:
     ],
 )
 def test_a_fault_of_a_reference_names_the_place_of_that_reference(schema: Any, pointer: str, sentence: str) -> None:
-    fault = compile_schema(schema).failure()
+    fault = compile_schema(schema).failure()[0]
     assert fault.pointer == pointer
     assert sentence in fault.message
+
+
+def test_an_endless_reference_is_named_and_not_one_beside_it_that_ends() -> None:
+    schema = {"$ref": "#/$defs/fine", "$defs": {"fine": {"type": "object"}}, "allOf": [{"$ref": "#"}]}
+    assert [fault.pointer for fault in compile_schema(schema).failure()] == ["/allOf/0/$ref"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointers"),
+    [
+        (
+            {"properties": {name: {"$ref": f"#/$defs/{name}"} for name in "dabc"}},
+            [f"/properties/{name}/$ref" for name in "abcd"],
+        ),
+        (
+            {"type": "nope", "items": {"$ref": "#/x"}, "not": {"$ref": "other.json"}, "minLength": -1},
+            ["/items/$ref", "/minLength", "/not/$ref", "/type"],
+        ),
+        (
+            {"$defs": {"a": {"$ref": "#/$defs/a"}, "b": {"allOf": [{"$ref": "#/$defs/b"}]}}, "$ref": "#/$defs/c"},
+            ["/$defs/a/$ref", "/$defs/b/allOf/0/$ref", "/$ref"],
+        ),
+        (
+            {"$schema": "http://json-schema.org/draft-07/schema#", "pattern": "(", "properties": {"a": 5}},
+            ["/pattern", "/properties/a"],
+        ),
+        ({"$defs": {"a": {"$anchor": "n"}, "b": {"$anchor": "n"}}, "type": 5}, ["/$defs/b/$anchor", "/type"]),
+        ({"items": {"$ref": "http://["}}, ["/items/$ref"]),
+    ],
+)
+def test_every_fault_of_a_schema_is_told_once_in_the_order_of_the_pointers(schema: Any, pointers: list[str]) -> None:
+    assert [fault.pointer for fault in compile_schema(schema).failure()] == pointers
+
+
+@pytest.mark.parametrize("keyword", ["type", "$dynamicRef"])
+def test_what_the_validator_counts_from_a_schema_inside_is_a_fault_of_unknown_place(keyword: str) -> None:
+    """And no wrong place, and no error."""
+    inner = {"$id": "http://h/i", "const": {keyword: 5}}
+    (fault,) = compile_schema({"$defs": {"a": inner}, "$ref": "http://h/i#/const"}).failure()
+    assert fault.pointer == ""
+    assert f"'/const/{keyword}' in a schema with an $id inside it" in fault.message
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"$ref": "#/nowhere"}, {"type": "nope"}, {"$anchor": "same"}, {"allOf": [{"$ref": "#n"}]}]
+)
+def test_of_more_faults_than_a_bound_the_last_one_says_that_there_are_more(wrong: Any) -> None:
+    faults = compile_schema({"$defs": {f"d{n}": wrong for n in range(300)}}).failure()
+    assert len(faults) == MOST_FAULTS + 1
+    assert str(faults[-1]) == "there are more faults than these 100"
+    assert told(faults).endswith(" (and 100 more)")
+
+
+def test_the_first_fault_is_told_with_the_number_of_the_others() -> None:
+    assert told((SchemaFault("a", "/x"),)) == "at /x: a"
+    assert told((SchemaFault("a", "/x"), SchemaFault("b"), SchemaFault("c"))) == "at /x: a (and 2 more)"
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointer"),
+    [
+        (
+            {"$defs": {"a": {"$id": "http://h/i", "$anchor": "n"}, "b": {"$id": "http://h/i"}}, "$ref": "http://h/i#n"},
+            "/$defs/b/$id",
+        ),
+        (
+            {
+                "$defs": {
+                    "a": {"$id": "http://h/i", "type": "integer"},
+                    "b": {"$id": "http://h/i", "$ref": "http://h/j"},
+                    "c": {"$id": "http://h/j", "$ref": "http://h/i"},
+                },
+                "$ref": "http://h/i",
+            },
+            "/$defs/b/$id",
+        ),
+        ({"$id": "http://h/i", "items": {"$id": "i"}}, "/items/$id"),
+        ({"$schema": "http://json-schema.org/draft-04/schema#", "id": "urn:a", "not": {"id": "urn:a#"}}, "/not/id"),
+        (
+            {
+                "$schema": "http://json-schema.org/draft-07/schema#",
+                "definitions": {
+                    "a": {"$id": "http://h/i", "definitions": {"q": {"$id": "#n"}}},
+                    "b": {"$id": "http://h/i#"},
+                },
+                "$ref": "http://h/i#n",
+            },
+            "/definitions/b/$id",
+        ),
+        ({"$defs": {"a": {"$anchor": "n"}, "b": {"$anchor": "n", "type": "string"}}, "$ref": "#n"}, "/$defs/b/$anchor"),
+        ({"$anchor": "n", "items": {"$dynamicAnchor": "n"}}, "/items/$dynamicAnchor"),
+    ],
+)
+def test_two_schemas_with_one_name_are_a_fault(schema: Any, pointer: str) -> None:
+    (fault,) = compile_schema(schema).failure()
+    assert fault.pointer == pointer
+    assert "is that of another schema as well" in fault.message
+    assert "give each a name of its own" in fault.message
+
+
+SPELLINGS = [
+    ("http://h/%69", "http://h/i"),
+    ("HTTP://u@H/i", "http://u@h/i"),
+    ("http://h/a/../i", "http://h/i"),
+    ("http://h/a/./b/../c/", "http://h/a/c/"),
+    ("http://h/..", "http://h/"),
+    ("http://h//x/..", "http://h//"),
+    ("http://h:/i", "http://h/i"),
+    ("http://h:080/i", "http://h/i"),
+    ("https://h:443/i", "https://h/i"),
+    ("http://h/%2f", "http://h/%2F"),
+    ("http://%68/x", "http://h/x"),
+    ("http://h?a", "http://h?%61"),
+    ("urn:a:%62", "urn:a:b"),
+    ("file:/a/../x", "file:/x"),
+]
+
+
+@pytest.mark.parametrize(("written", "meant"), SPELLINGS)
+def test_addresses_that_differ_in_spelling_only_are_the_same(written: str, meant: str) -> None:
+    """Here and for the validator: a reference by the other spelling arrives, and two schemas cannot have both."""
+    named = {"$id": written, "type": "string"}
+    assert compile_schema({"$defs": {"a": named}, "$ref": meant}).unwrap().violations(5)
+    (fault,) = compile_schema({"$defs": {"a": named, "b": {"$id": meant}}}).failure()
+    assert fault.pointer == "/$defs/b/$id"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("http://h", "http://h/"),
+        ("http://h/i?", "http://h/i"),
+        ("http://h:81/i", "http://h/i"),
+        ("http://h/I", "http://h/i"),
+        ("http://h/%2F", "http://h//"),
+        ("urn:a:b/../c", "urn:a:c"),
+        ("file:/x", "file:///x"),
+        ("http://h/a%2e", "https://h/a."),
+    ],
+)
+def test_addresses_that_differ_in_more_are_two(one: str, other: str) -> None:
+    assert is_successful(compile_schema({"$defs": {"a": {"$id": one}, "b": {"$id": other}}}))
+    (fault,) = compile_schema({"$defs": {"a": {"$id": one}}, "$ref": other}).failure()
+    assert "leads to nothing" in fault.message
+
+
+class PanicException(BaseException):  # as the validator's own is called
+    """What the validator raises when it fails by itself."""
+
+
+class Failing:
+    """A validator that fails."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def is_valid(self, value: Any) -> bool:
+        raise self._error
+
+
+def test_a_validator_that_panics_gives_a_violation_and_an_interruption_leaves_as_itself() -> None:
+    (violation,) = CompiledSchema(Failing(PanicException("text of the value"))).violations(5)
+    assert violation.message == "the value cannot be judged: the validator failed on it"
+    with pytest.raises(KeyboardInterrupt):
+        CompiledSchema(Failing(KeyboardInterrupt())).violations(5)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +259,7 @@ def test_a_fault_of_a_reference_names_the_place_of_that_reference(schema: Any, p
     ],
 )
 def test_an_endless_reference_is_found(schema: Any) -> None:
-    assert "never ends" in compile_schema(schema).failure().message
+    assert "never ends" in compile_schema(schema).failure()[0].message
 
 
 @pytest.mark.parametrize(
@@ -244,8 +409,8 @@ def test_a_ring_of_references_is_a_fault_unless_one_of_them_goes_into_the_value(
     compiled = compile_schema(ring(len(links), link, refers, **{"$id": "http://x/a/root"}))
     assert is_successful(compiled) == (inner is not None)
     if inner is None:
-        assert "never ends" in compiled.failure().message
-        assert compiled.failure().pointer.endswith("/$ref")
+        assert "never ends" in compiled.failure()[0].message
+        assert compiled.failure()[0].pointer.endswith("/$ref")
     else:
         assert compiled.unwrap().violations("plain text") is not None
 
@@ -277,7 +442,7 @@ def test_a_ring_of_references_is_a_fault_unless_one_of_them_goes_into_the_value(
     ],
 )
 def test_every_way_to_refer_to_oneself_is_an_endless_reference(schema: Any) -> None:
-    assert "never ends" in compile_schema(schema).failure().message
+    assert "never ends" in compile_schema(schema).failure()[0].message
 
 
 @pytest.mark.parametrize(
@@ -374,13 +539,50 @@ ANYTHING: st.SearchStrategy[Any] = st.recursive(
 def test_no_schema_and_no_value_makes_anything_but_a_fault_or_a_judgement(schema: Any, value: Any) -> None:
     compiled = compile_schema(schema)
     if not is_successful(compiled):
-        assert 0 < len(str(compiled.failure())) < 1000
+        assert 0 < len(str(compiled.failure()[0])) < 1000
         return
     try:
         frozen_json(value)
     except UnfitError:
         return  # is no JSON document
     assert len(compiled.unwrap().violations(value)) <= MOST_VIOLATIONS + 1
+
+
+NAMES = st.sampled_from(
+    ["http://h/i", "http://h/%69", "HTTP://h/a/../i", "i", "j", "http://h/j", "urn:a:b", "urn:a:%62"]
+)
+ANCHORS = st.sampled_from(["n", "m"])
+NAMED: st.SearchStrategy[Any] = st.fixed_dictionaries(
+    {},
+    optional={
+        "$id": NAMES,
+        "$anchor": ANCHORS,
+        "$dynamicAnchor": ANCHORS,
+        "$ref": st.builds("{}{}".format, NAMES | st.just(""), st.sampled_from(["", "#", "#n", "#m", "#/$defs/a"])),
+        "$dynamicRef": st.sampled_from(["#n", "#m", "i#n", "j#m"]),
+        "type": st.just("integer"),
+    },
+)
+
+
+@given(
+    NAMED,
+    st.dictionaries(st.sampled_from("abcd"), NAMED, max_size=4),
+    st.dictionaries(st.sampled_from("abcd"), NAMED, max_size=2),
+    st.sampled_from(["$defs", "properties", "allOf", "const"]),
+)
+def test_schemas_with_any_names_are_refused_or_judge_and_the_validator_never_fails(
+    root: dict[str, Any], definitions: dict[str, Any], inner: dict[str, Any], keyword: str
+) -> None:
+    below: Any = [*inner.values()] if keyword == "allOf" else inner
+    compiled = compile_schema({**root, "$defs": {**definitions, "x": {keyword: below} if below else {}}})
+    if is_successful(compiled):
+        said = [
+            violation.message for value in (5, "x", {"a": "x"}) for violation in compiled.unwrap().violations(value)
+        ]
+    else:
+        said = [fault.message for fault in compiled.failure()]
+    assert not [message for message in said if "validator" in message]
 
 
 def test_long_chains_and_deep_schemas_are_compiled_or_refused_and_exhaust_no_stack() -> None:
@@ -390,7 +592,7 @@ def test_long_chains_and_deep_schemas_are_compiled_or_refused_and_exhaust_no_sta
     deep: Any = {"type": "integer"}
     for _ in range(100_000):
         deep = {"items": deep}
-    assert compile_schema(deep).failure().message == "it is nested too deeply"
+    assert compile_schema(deep).failure()[0].message == "it is nested too deeply"
 
 
 def test_a_maze_of_dynamic_references_is_refused_and_does_not_take_for_ever() -> None:
@@ -406,4 +608,4 @@ def test_a_maze_of_dynamic_references_is_refused_and_does_not_take_for_ever() ->
     }
     ends = {f"{side}20": {"$id": f"{side}20", "$ref": "x0"} for side in "xy"}
     compiled = compile_schema({"$id": "http://m/", "$ref": "x0", "$defs": {**doors, **ends}})
-    assert "a maze" in compiled.failure().message
+    assert "a maze" in compiled.failure()[0].message

@@ -65,12 +65,10 @@ def _dialect_faults(profile: ProfileFacts, backend: BackendFacts, dialect: Diale
 
 
 def schema_faults(schema: Any) -> Iterator[Found]:
-    """Find why a schema cannot be used; the path is that of its JSON Pointer."""
+    """Find all that makes a schema unusable; a path is that of its JSON Pointer."""
     compiled = compile_schema(schema)
-    if isinstance(compiled, Failure):
-        fault = compiled.failure()
-        path = _followed(schema, fault.pointer)
-        yield Found(path, sentence(f"is not a usable JSON Schema: {fault.message}"))
+    for fault in compiled.failure() if isinstance(compiled, Failure) else ():
+        yield Found(_followed(schema, fault.pointer), sentence(f"is not a usable JSON Schema: {fault.message}"))
 
 
 def _followed(document: Any, pointer: str) -> Path:

@@ -12,7 +12,7 @@ from returns.result import Failure, Result, Success
 from promptkit._prepare.same import Same
 from promptkit._values.contracts import NAME_CHARACTERS, OutputContract
 from promptkit._values.frozen import FrozenDict
-from promptkit._values.schemas import CompiledSchema, compile_schema
+from promptkit._values.schemas import CompiledSchema, compile_schema, told
 
 if TYPE_CHECKING:
     from promptkit._values.json import JSON
@@ -42,7 +42,7 @@ def _ready(key: Same) -> Result[Contract, str]:
     schema = _as_mapping(content)
     compiled = compile_schema(schema)
     if isinstance(compiled, Failure):
-        return compiled
+        return Failure(told(compiled.failure()))
     name = output.name
     if isinstance(output.schema, str):
         name = name or _usable_name(output.schema)

@@ -75,7 +75,7 @@ def _name_of(python_type: Any) -> str | None:
 
 
 def _schema_of(python_type: Any) -> FrozenDict[str, JSON]:
-    from promptkit._values.schemas import compile_schema  # which knows results, and they contracts
+    from promptkit._values.schemas import compile_schema, told  # which knows results, and they contracts
 
     pydantic_schema = getattr(python_type, "model_json_schema", None) if isinstance(python_type, type) else None
     try:
@@ -85,7 +85,7 @@ def _schema_of(python_type: Any) -> FrozenDict[str, JSON]:
         raise _no_schema(python_type, error) from None
     compiled = compile_schema(frozen)
     if isinstance(compiled, Failure):
-        raise _no_schema(python_type, compiled.failure())
+        raise _no_schema(python_type, told(compiled.failure()))
     return frozen
 
 

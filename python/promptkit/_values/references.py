@@ -1,4 +1,4 @@
-"""The references of a JSON Schema: where they lead, and whether one of them never ends.
+"""The references of a JSON Schema: where they lead, and which of them never end.
 
 Base addresses, anchors and dynamic references are resolved inside the one document, as draft 2020-12 and the drafts
 before it say; what leads out of it ends there. The validator decides whether a reference may be used at all.
@@ -15,7 +15,10 @@ from promptkit._values.json import pointer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(//[^/?#]*)?")  # with the host, whose case does not matter either
+ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?([^?#]*)([^#]*)", re.DOTALL)
+ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
+UNRESERVED = re.compile(r"[A-Za-z0-9._~-]")
+DEFAULT_PORTS = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}
 INDEX = re.compile(r"0|[1-9][0-9]{0,17}")  # of an array, in a JSON Pointer
 NO_BASE = "json-schema:///"  # of a schema that does not say what it is called; the validator's own
 
@@ -61,10 +64,26 @@ class Reference(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """What following all references shows: one that comes back to itself without going into the value; a maze."""
+    """What following all references shows: those that come back to themselves without going into the value; a maze."""
 
-    endless: Reference | None = None
+    endless: tuple[Reference, ...] = ()
     maze: bool = False
+
+
+class Written(NamedTuple):
+    """A reference where it stands: the keyword of a schema."""
+
+    node: dict[str, Any]
+    keyword: str
+    text: str
+
+
+class Repeated(NamedTuple):
+    """A name that two schemas have: nobody can say which of them a reference means."""
+
+    text: str
+    pointer: str
+    first: str  # the pointer of the schema that had it before
 
 
 class Reach(NamedTuple):
@@ -84,6 +103,7 @@ class Document:
         self._home: dict[int, Resource] = {}
         self._above: dict[int, tuple[Any, tuple[str, ...]]] = {id(schema): (None, ())}
         self.schemas: list[dict[str, Any]] = []
+        self._twice: list[tuple[Written, dict[str, Any]]] = []
         self._enter(schema, None)
 
     @property
@@ -100,13 +120,17 @@ class Document:
             parts = (*above, *parts)
         return pointer(parts)
 
-    def dangling(self) -> Reference | None:
-        """Give the first reference that leads nowhere in this document."""
+    def dangling(self) -> Iterator[Reference]:
+        """Give the references that lead nowhere in this document."""
         for node in self.schemas:
             for keyword, reference in _references(node, self._home[id(node)].draft):
                 if self._target(reference, self._home[id(node)]) is None:
-                    return Reference(reference, self.place(node, keyword))
-        return None
+                    yield Reference(reference, self.place(node, keyword))
+
+    def repeated(self) -> Iterator[Repeated]:
+        """Give the addresses of schemas, and the names inside one of them, that another schema has as well."""
+        for (node, keyword, text), first in self._twice:
+            yield Repeated(text, self.place(node, keyword), self.place(first))
 
     def reach(self, node: dict[str, Any], scope: Scope = ()) -> Reach:
         """Go to a schema: its resource joins the surroundings."""
@@ -117,20 +141,20 @@ class Document:
         added = ((name, resource.number) for name in resource.dynamic if name not in known)
         return Reach(node, resource, tuple(sorted((*scope, *added))))
 
-    def here(self, reach: Reach) -> Iterator[Reach]:
-        """Give the schemas that apply to the same value."""
+    def here(self, reach: Reach) -> Iterator[tuple[Reach, Written | None]]:
+        """Give the schemas that apply to the same value, with the reference that leads there, if one does."""
         node, resource, scope = reach
         for keyword, reference in _references(node, resource.draft):
             target = self._target(reference, resource)
             if isinstance(target, dict) and keyword in {"$dynamicRef", "$recursiveRef"}:
                 target = self._outermost(target, "" if keyword == "$recursiveRef" else _fragment(reference), scope)
             if isinstance(target, dict):
-                yield self.reach(target, scope)
+                yield self.reach(target, scope), Written(node, keyword, reference)
         if resource.draft <= 7 and isinstance(node.get("$ref"), str):
             return  # what stands beside it says nothing in these drafts
         one = ONE_HERE if "if" in node else ONE_HERE[:1]
         for _, schema in _below(node, one, SEVERAL_HERE, NAMED_HERE):
-            yield self.reach(schema, scope)
+            yield self.reach(schema, scope), None
 
     def inside(self, reach: Reach) -> Iterator[Reach]:
         """Give the schemas that apply to what is inside the value."""
@@ -149,7 +173,7 @@ class Document:
             home = self._resource(node, outer)
             self._home[id(node)] = home
             self.schemas.append(node)
-            _name(node, home)
+            self._name(node, home)
             below = list(
                 _below(
                     node,
@@ -165,15 +189,29 @@ class Document:
     def _resource(self, node: dict[str, Any], outer: Resource | None) -> Resource:
         named = node.get("$schema")
         draft = _draft(named) if isinstance(named, str) else 2020 if outer is None else outer.draft
-        own = node.get("id" if draft == 4 else "$id")
+        keyword = "id" if draft == 4 else "$id"
+        own = node.get(keyword)
         address = own.partition("#")[0] if isinstance(own, str) and not (draft <= 7 and "$ref" in node) else ""
         if outer is not None and not address:
             return outer
         base = _join(NO_BASE if outer is None else outer.base, address)
         found = Resource(node, NO_BASE if base is None else base, draft, len(self.resources))
         self.resources.append(found)
-        self._by_address.setdefault(found.base, found)
+        first = self._by_address.setdefault(found.base, found)
+        if first is not found and base is not None:
+            self._twice.append((Written(node, keyword, address), first.root))
         return found
+
+    def _name(self, node: dict[str, Any], home: Resource) -> None:
+        """Enter the names that a schema gives itself into its resource."""
+        for keyword, name in _names(node, home.draft):
+            first = home.anchors.setdefault(name, node)
+            if first is not node:
+                self._twice.append((Written(node, keyword, name), first))
+            elif keyword == "$dynamicAnchor":
+                home.dynamic[name] = node
+        if home.draft == 2019 and node is home.root and node.get("$recursiveAnchor") is True:
+            home.dynamic[""] = node
 
     def _target(self, reference: str, resource: Resource) -> dict[str, Any] | bool | None:
         """Follow a reference inside the document. True: it leads to a schema that refers to nothing, or out of it."""
@@ -213,65 +251,67 @@ class Document:
         return meant
 
 
-def survey(document: Document) -> Survey:
-    """Follow every reference, in the surroundings in which it is used; one that is not used in those of the root."""
-    walk = _Walk(document)
+def survey(document: Document, most: int) -> Survey:
+    """Follow every reference, in the surroundings in which it is used; one that is not used in those of the root.
+
+    It ends with the reference that makes them ``most``.
+    """
+    walk = _Walk(document, most)
     root = document.reach(document.schemas[0])
     for node in document.schemas:  # grows meanwhile: a reference may name a schema that no keyword holds
-        if id(node) in walk.met:
-            continue
-        found = walk.search(document.reach(node, root.scope))
-        if found is not None or walk.spent:
-            return Survey(endless=found, maze=walk.spent)
-    return Survey()
+        if id(node) not in walk.met:
+            walk.search(document.reach(node, root.scope))
+    return Survey(tuple(walk.endless), walk.spent)
 
 
 class _Walk:
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, most: int) -> None:
         self._document = document
+        self._most = most
         self._done: set[tuple[int, Scope]] = set()
         self.met: set[int] = set()
+        self.endless: dict[Reference, None] = {}
 
     @property
     def spent(self) -> bool:
         return len(self._done) > STATES_PER_SCHEMA * (len(self._document.schemas) + 100)
 
-    def search(self, first: Reach) -> Reference | None:
-        entries = [first]
-        while entries and not self.spent:
-            found = self._through(entries.pop(), entries)
-            if found is not None:
-                return found
-        return None
+    @property
+    def _over(self) -> bool:
+        return self.spent or len(self.endless) >= self._most
 
-    def _through(self, entry: Reach, entries: list[Reach]) -> Reference | None:
+    def search(self, first: Reach) -> None:
+        entries = [first]
+        while entries and not self._over:
+            self._through(entries.pop(), entries)
+
+    def _through(self, entry: Reach, entries: list[Reach]) -> None:
         """Walk through all that applies to the same value; collect what applies inside it."""
-        path: dict[tuple[int, Scope], Reach] = {}
-        left = [(entry, False)]
-        while left and not self.spent:
-            reach, after = left.pop()
+        path: list[Written | None] = []  # how each schema on the way was reached
+        places: dict[tuple[int, Scope], int] = {}
+        left: list[tuple[Reach, Written | None, bool]] = [(entry, None, False)]
+        while left and not self._over:
+            reach, via, after = left.pop()
             state = (id(reach.node), reach.scope)
             if after:
-                del path[state]
-            elif state in path:
-                return self._loop([*path.values()], reach)
+                path.pop()
+                del places[state]
+            elif state in places:
+                self._close(path, places[state], via)
             elif state not in self._done:
-                path[state] = reach
+                places[state] = len(path)
+                path.append(via)
                 self._done.add(state)
                 self.met.add(state[0])
-                left.append((reach, True))
-                left.extend((applied, False) for applied in reversed([*self._document.here(reach)]))
+                left.append((reach, via, True))
+                left.extend((applied, by, False) for applied, by in reversed([*self._document.here(reach)]))
                 entries.extend(self._document.inside(reach))
-        return None
 
-    def _loop(self, path: list[Reach], closed_at: Reach) -> Reference:
-        start = next(i for i, reach in enumerate(path) if reach.node is closed_at.node)
-        node, (keyword, text) = next(
-            (reach.node, written)
-            for reach in path[start:]  # schemas hold each other in a tree: a loop has a reference in it
-            for written in _references(reach.node, reach.resource.draft)
-        )
-        return Reference(text, self._document.place(node, keyword))
+    def _close(self, path: list[Written | None], start: int, via: Written | None) -> None:
+        """Keep the first reference of a loop: there is one, since schemas hold each other in a tree."""
+        written = next((path[i] for i in range(start + 1, len(path)) if path[i] is not None), via)
+        if written is not None:
+            self.endless[Reference(written.text, self._document.place(written.node, written.keyword))] = None
 
 
 def _references(node: dict[str, Any], draft: int) -> Iterator[tuple[str, str]]:
@@ -296,20 +336,19 @@ def _below(
             yield from (((keyword, name), item) for name, item in node[keyword].items() if isinstance(item, dict))
 
 
-def _name(node: dict[str, Any], home: Resource) -> None:
-    """Enter the names that a schema gives itself into its resource."""
-    if home.draft <= 7:
-        own = node.get("id" if home.draft == 4 else "$id")
-        if isinstance(own, str) and "$ref" not in node and own.partition("#")[2]:
-            home.anchors.setdefault(own.partition("#")[2], node)
+def _names(node: dict[str, Any], draft: int) -> Iterator[tuple[str, str]]:
+    """Give the names that a schema gives itself inside its resource, with their keywords."""
+    if draft <= 7:
+        keyword = "id" if draft == 4 else "$id"
+        own = node.get(keyword)
+        name = own.partition("#")[2] if isinstance(own, str) and "$ref" not in node else ""
+        if name and not name.startswith("/"):  # which is a pointer, whoever says that it is called so
+            yield keyword, name
         return
-    if isinstance(node.get("$anchor"), str):
-        home.anchors.setdefault(node["$anchor"], node)
-    if home.draft >= 2020 and isinstance(node.get("$dynamicAnchor"), str):
-        home.anchors.setdefault(node["$dynamicAnchor"], node)
-        home.dynamic.setdefault(node["$dynamicAnchor"], node)
-    if home.draft == 2019 and node is home.root and node.get("$recursiveAnchor") is True:
-        home.dynamic[""] = node
+    for keyword in ("$anchor", "$dynamicAnchor") if draft >= 2020 else ("$anchor",):
+        anchor = node.get(keyword)
+        if isinstance(anchor, str):
+            yield keyword, anchor
 
 
 def _draft(named: str) -> int:
@@ -324,15 +363,53 @@ def _fragment(reference: str) -> str:
 
 
 def _join(base: str, reference: str) -> str | None:
-    """Resolve an address against a base (RFC 3986), whatever its scheme; None where that cannot be done."""
+    """Resolve an address against a base, whatever its scheme; None where that cannot be done."""
     if not reference:
         return base
+    if ADDRESS.match(reference) is not None:
+        return _normal(reference)
+    scheme, _, rest = base.partition(":")
+    if not rest.startswith("/"):
+        return None
     try:
-        absolute = SCHEME.match(reference)
-        if absolute is not None:
-            return absolute[0].lower() + reference[absolute.end() :]
-        scheme, _, rest = base.partition(":")
         # urljoin knows some schemes only, and the rule is the same for all that have a path.
-        return scheme + urljoin("http:" + rest, reference)[len("http") :] if rest.startswith("/") else None
+        return _normal(scheme + urljoin("http:" + rest, reference)[len("http") :])
     except ValueError:
         return None
+
+
+def _normal(address: str) -> str:
+    """Write an absolute address as all are written that mean the same (RFC 3986, section 6.2.2, and default ports)."""
+    found = ADDRESS.match(ESCAPE.sub(_unescaped, address))
+    if found is None:
+        return address
+    scheme, host, path, query = found[1].lower(), found[2], found[3], found[4]
+    if path.startswith("/"):
+        path = _without_dots(path)
+    return f"{scheme}:{'' if host is None else _normal_host(scheme, host)}{path}{query}"
+
+
+def _normal_host(scheme: str, host: str) -> str:
+    user, at, place = host.rpartition("@")
+    name, colon, port = place.rpartition(":")
+    if colon and port.lstrip("0") in {"", DEFAULT_PORTS.get(scheme)}:
+        place = name
+    return f"//{user}{at}{place.lower()}"
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    character = chr(int(escape[0][1:], 16))
+    return character if UNRESERVED.fullmatch(character) else escape[0].upper()
+
+
+def _without_dots(path: str) -> str:
+    kept: list[str] = []
+    steps = path.split("/")[1:]
+    for step in steps:
+        if step == "..":
+            kept = kept[:-1]
+        elif step != ".":
+            kept.append(step)
+    if steps[-1] in {".", ".."}:
+        kept.append("")
+    return "/" + "/".join(kept)
