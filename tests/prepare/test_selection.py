@@ -25,6 +25,7 @@ from promptkit import (
 )
 from promptkit._history import Turn
 from promptkit._load_catalog import definitions_of
+from promptkit._prepare.contract import contract_of
 from promptkit._prepare.inputs import needed
 from promptkit._prepare.pipeline import Prepared, complete, details
 from promptkit._prepare.selection import Selection, select
@@ -124,6 +125,14 @@ def test_a_profile_that_neither_names_is_missing() -> None:
             {"prompt_id": "team/ask", "output": OutputContract(kind="json_schema", schema={"type": "nope"})},
             InvalidRequestError,
             ["not usable", "/type"],
+        ),
+        (
+            {
+                "prompt_id": "team/ask",
+                "output": OutputContract(kind="json_schema", schema={"type": "x", "not": {"$ref": "#/y"}, "allOf": 5}),
+            },
+            InvalidRequestError,
+            ["not usable: at /allOf: 5 is not", "(and 2 more)"],
         ),
         (
             {"prompt_id": "team/ask", "output": OutputContract(kind="json_schema", schema={"$ref": "http://h/x"})},
@@ -353,3 +362,47 @@ def test_a_contract_that_cannot_be_used_is_refused_anew_each_time() -> None:
     first, second = (refused(prompt_id="bare", profile="fast", output=bad) for _ in range(2))
     assert first == second
     assert first is not second
+
+
+def test_equal_contracts_that_name_a_schema_are_made_ready_once() -> None:
+    ready = {
+        id(
+            selected(
+                prompt_id="bare", profile="fast", output=OutputContract(kind="json_schema", schema="team/numbers")
+            ).contract
+        )
+        for _ in range(3)
+    }
+    assert len(ready) == 1
+    other = selected(
+        prompt_id="bare",
+        profile="fast",
+        output=OutputContract(kind="json_schema", schema="team/numbers", max_repairs=1),
+    ).contract
+    named = selected(
+        prompt_id="bare", profile="fast", output=OutputContract(kind="json_schema", schema="team/numbers", name="n")
+    ).contract
+    assert (other.output.max_repairs, named.output.name) == (1, "n")
+
+
+def test_contracts_that_name_the_same_id_of_different_catalogs_are_told_apart() -> None:
+    output = OutputContract(kind="json_schema", schema="s")
+    ready = [contract_of(output, {"s": {"const": value}}).unwrap() for value in (1, True)]
+    assert [contract.schema is not None and contract.schema.violations(1) == () for contract in ready] == [True, False]
+
+
+def test_equal_looking_schemas_of_contracts_are_told_apart() -> None:
+    one, true = (OutputContract(kind="json_schema", schema={"const": value}) for value in (1, True))
+    assert one == true
+    ready = [selected(prompt_id="bare", profile="fast", output=output).contract for output in (one, true)]
+    assert [contract.schema is not None and contract.schema.violations(1) == () for contract in ready] == [True, False]
+
+
+def test_contracts_with_equal_schemas_share_the_validator() -> None:
+    ready = [
+        selected(
+            prompt_id="bare", profile="fast", output=OutputContract(kind="json_schema", schema={"type": "integer"})
+        ).contract
+        for _ in range(2)
+    ]
+    assert ready[0].schema is ready[1].schema

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import datetime as dt
 import enum
+import gc
 import os
 import pickle
 import subprocess
 import sys
 import uuid
+import weakref
 from collections.abc import Callable  # noqa: TC003  # pydantic reads it
 from typing import Annotated, Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
 
@@ -18,6 +21,8 @@ import pydantic
 import pytest
 
 from promptkit import OutputContract, RunResult, Timing, Validation
+from promptkit._values import contracts
+from promptkit._values.contracts import compiled_contract
 from promptkit._values.schemas import compile_schema
 from promptkit._values.usage import UNKNOWN_USAGE
 from promptkit.errors import InvalidConfigError
@@ -235,6 +240,39 @@ class Raising:
         raise KeyError
 
 
+class Plain:
+    pass
+
+
+class Unspeakable(type):
+    def __repr__(cls) -> str:
+        msg = "has no text"
+        raise ValueError(msg)
+
+
+class Unnamed(metaclass=Unspeakable):
+    pass
+
+
+class Lists(msgspec.Struct):
+    a: list[Plain]
+
+
+def nested(depth: int) -> Any:
+    kind: Any = int
+    for _ in range(depth):
+        kind = list[kind]
+    return kind
+
+
+class Changing:
+    title = "first"
+
+    @classmethod
+    def model_json_schema(cls) -> Any:
+        return {"title": cls.title}
+
+
 class Odd:
     @staticmethod
     def model_json_schema() -> Any:
@@ -245,10 +283,11 @@ UNUSABLE: list[Any] = [
     *(complex, object(), 5, type("Plain", (), {}), "Struct", Unencodable, Model(a=1), Struct(a=1)),
     *(Unresolved, UnresolvedData, UnresolvedTable, UnresolvedModel, list[Unresolved], Nested, list[Model]),
     *(PythonPattern, Unencoded, Raising, Odd, Data | Tree, list[int] | tuple[int]),
+    *(Plain, Unnamed, list[Unnamed], Lists, 10**5000, nested(250), nested(5000)),
 ]
 
 
-@pytest.mark.parametrize("kind", UNUSABLE)
+@pytest.mark.parametrize("kind", UNUSABLE, ids=map(str, range(len(UNUSABLE))))
 def test_a_type_without_a_schema_is_a_fault_that_says_what_to_give(kind: Any) -> None:
     with pytest.raises(InvalidConfigError, match="has no JSON Schema") as caught:
         OutputContract.of(kind)
@@ -256,6 +295,88 @@ def test_a_type_without_a_schema_is_a_fault_that_says_what_to_give(kind: Any) ->
     assert fault.key == "OutputContract.of"
     assert "give a msgspec struct" in fault.message
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("kind", "named"), [(Plain, "Plain"), (Lists, "Plain"), (complex, "complex")])
+def test_a_class_that_says_nothing_of_itself_is_named_in_a_whole_sentence(kind: Any, named: str) -> None:
+    with pytest.raises(InvalidConfigError, match="has no JSON Schema") as caught:
+        OutputContract.of(kind)
+    assert f"{named}'> does not say what it is made of: give a msgspec struct" in str(caught.value)
+
+
+def test_a_class_whose_every_attribute_raises_is_a_fault_too() -> None:
+    class Unruly(type):
+        def __hash__(cls) -> int:
+            raise ValueError
+
+        def __getattribute__(cls, name: str) -> Any:
+            raise ValueError
+
+    class Wild(metaclass=Unruly):
+        pass
+
+    with pytest.raises(InvalidConfigError, match="Wild'> has no JSON Schema: ValueError: give"):
+        OutputContract.of(Wild)
+
+
+def test_a_contract_of_a_type_that_is_deep_says_so() -> None:
+    with pytest.raises(InvalidConfigError, match="this GenericAlias has no JSON Schema: it is nested too deeply"):
+        OutputContract.of(nested(5000))
+
+
+def test_contracts_of_one_class_share_its_schema_and_its_validator() -> None:
+    one, other = OutputContract.of(Struct), OutputContract.of(Struct, max_repairs=3)
+    assert one.schema is other.schema
+    assert compiled_contract(one).unwrap() is compiled_contract(other).unwrap()
+    assert (one.max_repairs, other.max_repairs) == (0, 3)
+
+
+def test_a_contract_of_a_model_is_what_the_model_says_now() -> None:
+    asked = OutputContract.of(Changing).schema
+    Changing.title = "second"
+    assert (asked, OutputContract.of(Changing).schema) == ({"title": "first"}, {"title": "second"})
+
+
+def test_what_unions_say_does_not_depend_on_those_made_before() -> None:
+    assert OutputContract.of(int | Colour | None).schema != OutputContract.of(Colour | int | None).schema
+
+
+def test_a_class_is_not_kept_for_the_contracts_that_were_made_of_it() -> None:
+    kind = msgspec.defstruct("Passing", [("a", int)])
+    contract = OutputContract.of(kind)
+    passing = weakref.ref(kind)
+    del kind
+    gc.collect()
+    assert passing() is None
+    assert compiled_contract(contract).unwrap().violations({"a": "x"})
+
+
+def test_a_contract_compiles_its_schema_once_and_a_copy_is_as_good() -> None:
+    contract = OutputContract(kind="json_schema", schema={"type": "integer"})
+    compiled = compiled_contract(contract).unwrap()
+    assert compiled_contract(contract).unwrap() is compiled
+    for again in (copy.copy(contract), copy.deepcopy(contract), pickle.loads(pickle.dumps(contract))):  # noqa: S301  # made here
+        assert again == contract
+        assert compiled_contract(again).unwrap().violations("x")
+    other = msgspec.structs.replace(contract, schema={"type": "string"})
+    assert compiled_contract(other).unwrap().violations("x") == ()
+
+
+def test_what_was_compiled_goes_with_its_contract() -> None:
+    gc.collect()
+    before = len(contracts.compiled_schemas)
+    held = [OutputContract(kind="json_schema", schema={"const": number}) for number in range(20)]
+    judged = [compiled_contract(contract).unwrap().violations(number) for number, contract in enumerate(held)]
+    assert judged == [()] * 20
+    assert len(contracts.compiled_schemas) == before + 20
+    held.clear()
+    gc.collect()
+    assert len(contracts.compiled_schemas) <= before
+
+
+def test_a_contract_whose_schema_is_unusable_has_all_its_faults() -> None:
+    contract = OutputContract(kind="json_schema", schema={"type": "nope", "minLength": -1})
+    assert [fault.pointer for fault in compiled_contract(contract).failure()] == ["/minLength", "/type"]
 
 
 def test_pydantic_is_not_needed() -> None:

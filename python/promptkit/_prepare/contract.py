@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from copy import copy
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from returns.result import Failure, Result, Success
+from msgspec.structs import force_setattr
+from returns.result import Result, Success
 
 from promptkit._prepare.same import Same
-from promptkit._values.contracts import NAME_CHARACTERS, OutputContract
+from promptkit._values.contracts import NAME_CHARACTERS, OutputContract, compiled_contract
 from promptkit._values.frozen import FrozenDict
-from promptkit._values.schemas import CompiledSchema, compile_schema, told
+from promptkit._values.schemas import CompiledSchema, SchemaFault, told
 
 if TYPE_CHECKING:
     from promptkit._values.json import JSON
@@ -28,26 +30,25 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
 
 def contract_of(output: OutputContract, schemas: Mapping[str, JSON]) -> Result[Contract, str]:
     """Make a contract ready. A schema that it names by its id is one of ``schemas``; the failure says what is wrong."""
-    content = schemas[output.schema] if isinstance(output.schema, str) else output.schema
-    return _ready(Same(output, content))
+    if isinstance(output.schema, Mapping):
+        return compiled_contract(output).map(partial(_contract, output)).alt(told)
+    return _ready(output, Same(None if output.schema is None else schemas[output.schema])).alt(told)
 
 
 @lru_cache(maxsize=1024)
-def _ready(key: Same) -> Result[Contract, str]:
-    output: Any
-    content: Any
-    output, content = key.objects
-    if content is None:
-        return Success(Contract(output=output, said=_said(output)))
-    schema = _as_mapping(content)
-    compiled = compile_schema(schema)
-    if isinstance(compiled, Failure):
-        return Failure(told(compiled.failure()))
-    name = output.name
-    if isinstance(output.schema, str):
-        name = name or _usable_name(output.schema)
-    resolved = msgspec.structs.replace(output, schema=schema, name=name)
-    return Success(Contract(output=resolved, said=_said(resolved), schema=compiled.unwrap()))
+def _ready(output: OutputContract, content: Same) -> Result[Contract, tuple[SchemaFault, ...]]:
+    """Make a contract without a schema of its own ready. Equal ones are the same: a view makes one for each request."""
+    (schema,) = content.objects
+    if schema is None:
+        return Success(_contract(output))
+    resolved = copy(output)  # replace() would freeze the schema again
+    force_setattr(resolved, "schema", _as_mapping(schema))
+    force_setattr(resolved, "name", output.name or _usable_name(str(output.schema)))
+    return compiled_contract(resolved).map(partial(_contract, resolved))
+
+
+def _contract(output: OutputContract, schema: CompiledSchema | None = None) -> Contract:
+    return Contract(output=output, said=_said(output), schema=schema)
 
 
 def _said(output: OutputContract) -> FrozenDict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, Literal
 
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import force_setattr
 
 from promptkit.errors import listed, near
 
@@ -35,7 +35,9 @@ def qualified(request: RunRequest, namespace: str) -> RunRequest:
     if request.profile is not None:
         force_setattr(full, "profile", below(namespace, request.profile))
     if request.output is not None and isinstance(request.output.schema, str):
-        force_setattr(full, "output", replace(request.output, schema=below(namespace, request.output.schema)))
+        output = copy(request.output)
+        force_setattr(output, "schema", below(namespace, request.output.schema))
+        force_setattr(full, "output", output)
     return full
 
 
