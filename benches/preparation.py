@@ -15,10 +15,21 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import msgspec
 from jinja2 import StrictUndefined
 from jinja2.sandbox import SandboxedEnvironment
 
-from promptkit import Backend, Catalog, Engine, Exchange, MessageTemplate, Profile, PromptDefinition, RunRequest
+from promptkit import (
+    Backend,
+    Catalog,
+    Engine,
+    Exchange,
+    MessageTemplate,
+    OutputContract,
+    Profile,
+    PromptDefinition,
+    RunRequest,
+)
 from promptkit._history import Turn
 from promptkit._values.exchange import exchange_of
 
@@ -44,6 +55,18 @@ VARIABLES: dict[str, Any] = {
     "limit": 80,
     "orders": [{"name": "lamp", "count": 2}, {"name": "shade", "count": 1}, {"name": "bulb", "count": 12}],
 }
+
+
+class Answer(msgspec.Struct):
+    """What a contract asks for."""
+
+    text: str
+    sources: list[str]
+    score: float
+    tags: dict[str, int] = {}
+
+
+SCHEMA: Any = msgspec.json.schema(Answer)
 CATALOG = Catalog(
     backends=[Backend(id="server", kind="chat_completions", base_url="http://127.0.0.1:1/v1")],
     profiles=[Profile(id="usual", backend="server", model="model", temperature=0.2, max_output_tokens=400)],
@@ -59,6 +82,7 @@ CATALOG = Catalog(
             profile="usual",
         )
     ],
+    schemas={"support/reply": SCHEMA},
 )
 
 
@@ -75,6 +99,11 @@ def request(turns: int) -> RunRequest:
     return RunRequest(prompt_id="support/answer", variables=VARIABLES, continue_from=conversation(turns))
 
 
+def in_view(output: OutputContract | None) -> RunRequest:
+    """Ask the typical prompt of the view with a contract."""
+    return RunRequest(prompt_id="answer", variables=VARIABLES, output=output)
+
+
 async def timed(function: Callable[[], Awaitable[object]], calls: int) -> float:
     """Give the microseconds of CPU of one call."""
     begun = time.process_time_ns()
@@ -88,6 +117,8 @@ def subjects(engine: Engine) -> dict[str, tuple[Callable[[], Awaitable[object]],
     environment = SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)
     templates = [environment.from_string(source) for source in TEMPLATES]
     first, thousand, ten_thousand = request(0), request(1_000), request(10_000)
+    view = engine.scoped("support")
+    named = in_view(OutputContract(kind="json_schema", schema="reply"))
 
     async def bare() -> list[str]:
         return [template.render(VARIABLES) for template in templates]
@@ -95,6 +126,13 @@ def subjects(engine: Engine) -> dict[str, tuple[Callable[[], Awaitable[object]],
     return {
         "jinja2 alone": (bare, CALLS),
         "validate_request": (lambda: engine.validate_request(first), CALLS),
+        "... of a view, schema by id": (lambda: view.validate_request(named), CALLS),
+        "... a new request of a view": (lambda: view.validate_request(in_view(None)), CALLS),
+        "... and a new contract, inline": (
+            lambda: view.validate_request(in_view(OutputContract(kind="json_schema", schema=SCHEMA))),
+            CALLS,
+        ),
+        "... and a new contract of a type": (lambda: view.validate_request(in_view(OutputContract.of(Answer))), CALLS),
         "prepare": (lambda: engine.prepare(first), CALLS),
         "prepare_execution": (lambda: engine.prepare_execution(first), CALLS),
         "validate_request after 10,000 turns": (lambda: engine.validate_request(ten_thousand), CALLS),
