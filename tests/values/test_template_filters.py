@@ -120,7 +120,7 @@ TESTS = {
     "lessthan": "n is lessthan 4", "<=": "[3]|select('<=', 3)|list", "le": "n is le 3",
 }  # fmt: skip
 FUNCTIONS = {
-    "range": {"range(2)": "[0,1]", "range(4)|sum": "6"},
+    "range": {"range(2)": "[0,1]", "range(4)|sum": "6", "range(2)|tojson": "[0,1]", "[range(2)]": "[[0,1]]"},
     "dict": {"dict(a=b)": '{"a":true}', "dict(d, l=1)": '{"k":true,"l":1}'},
     "cycler": {"cycler(x, b).next()": "<b>&\r\n"},
     "joiner": {"[joiner(x)]|length": "1"},

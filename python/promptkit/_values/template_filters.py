@@ -25,7 +25,7 @@ MAX_ITEMS = 10_000_000  # items of a list that a template makes
 MAX_WIDTH = 10_000  # columns of an indent, of a centred text, of one directive of a pattern
 MAX_DIGITS = 400  # to round to: beyond any float
 PRINTED_AS_THEY_ARE = (str, Undefined)  # an undefined one raises when it becomes text
-JSON_VALUES = (bool, int, float, dict, tuple, list)
+JSON_VALUES = (bool, int, float, dict, tuple, list, range)
 
 
 class NotTextError(Exception):
@@ -39,8 +39,6 @@ def printed(value: Any) -> Any:
     if value is None:
         msg = "a value is None: handle it in the template, for example {{ name or '' }} or {% if name is none %}"
         raise NotTextError(msg)
-    if isinstance(value, range):
-        value = list(value)
     if isinstance(value, JSON_VALUES):
         return compact_json(value)
     msg = f"a {type(value).__name__} has no text form: after map, select and the like, add |list or |join"
@@ -52,13 +50,20 @@ def compact_json(value: Any, indent: int | None = None) -> str:
     try:
         if not isinstance(value, FrozenDict):  # which is a variable as it was given
             check_length(_least_length(value, {}))
-        encoded = msgspec.json.encode(value)
+        encoded = msgspec.json.encode(value, enc_hook=_listed)
     except (TypeError, ValueError, RecursionError):
         msg = f"a {type(value).__name__} that is not JSON has no text form"
         raise NotTextError(msg) from None
     if indent is not None:
         encoded = msgspec.json.format(encoded, indent=_at_most(indent, 100, "an indent of"))
     return encoded.decode()
+
+
+def _listed(value: Any) -> list[int]:
+    """Give the numbers of a range, the one kind of list in a template that msgspec does not know."""
+    if isinstance(value, range):
+        return list(value)
+    raise TypeError
 
 
 def _least_length(value: Any, known: dict[int, int]) -> int:
@@ -70,6 +75,8 @@ def _least_length(value: Any, known: dict[int, int]) -> int:
         raise NotTextError(msg)
     if isinstance(value, Undefined):
         return len(str(value))  # raises, and names what is missing
+    if isinstance(value, range):
+        return 2 * len(value)
     if not isinstance(value, dict | list | tuple):
         return 1
     if id(value) not in known:
