@@ -203,7 +203,14 @@ def test_what_is_attached_and_used_by_a_template_is_both_and_hashed_as_it_is() -
     assert "is not UTF-8 text" in str(read(of, x=PNG).failure())
 
 
-def test_what_is_attached_and_named_by_no_template_is_not_among_the_texts() -> None:
+@pytest.mark.parametrize("use", ["inputs[k]", "inputs|attr(k)", "(inputs|items|first)[1]"])
+def test_what_is_attached_and_utf8_is_a_text_where_a_template_uses_inputs_without_naming_them(use: str) -> None:
+    of = catalog(user("{% for k in ['i'] %}{{ " + use + " }}{% endfor %}", "i"), inputs=("i",))
+    (message,) = messages(of, i="text")
+    assert message.content == (TextPart(text="text"), FilePart(media_type="text/plain", data=b"text"))
+
+
+def test_what_is_attached_and_no_text_is_not_among_the_texts() -> None:
     of = catalog(user("{% for name in inputs %}{{ name }} {% endfor %}{{ inputs.t }}", "x"), inputs=("t", "x"))
     assert read(of, t="t", x=PNG).unwrap().texts == {"t": "t"}
 

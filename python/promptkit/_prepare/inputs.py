@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from promptkit._prepare.plan import Plan
     from promptkit._prepare.selection import Selection
     from promptkit._values.requests import FileInput, Input, RunRequest
+    from promptkit._values.templates import CompiledTemplate
 
 
 class Inputs(NamedTuple):
@@ -81,8 +82,8 @@ def taken(plan: Plan, request: RunRequest, contents: Mapping[str, bytes]) -> Res
     """Make texts and parts of what was read.
 
     A text is decoded (UTF-8, a byte-order mark dropped, nothing else touched), and its hash is that of the text. What
-    a message attaches stays as it is, and its hash is that of the bytes; it is a text as well if a template names it
-    (``inputs|items`` names none: there it is not among the texts).
+    a message attaches stays as it is, and its hash is that of the bytes. It is a text as well if a template names it,
+    and, if it is UTF-8, where a template uses inputs without naming them (``inputs[name]``, ``inputs|items``).
     """
     if not contents:
         return Success(NO_INPUTS)
@@ -98,20 +99,28 @@ def taken(plan: Plan, request: RunRequest, contents: Mapping[str, bytes]) -> Res
                 return part
             parts[name] = part.unwrap()
             hashes[name] = digest(content)
-        if name not in attached or _is_named(plan, name):
+        if name not in attached or _is_used(plan, name):
             text = _text(name, content)
             if isinstance(text, Failure):
-                return text
+                if name not in attached or _is_named(plan, name):
+                    return text
+                continue
             texts[name] = text.unwrap()
             hashes.setdefault(name, digest(texts[name].encode()))
     return Success(Inputs(FrozenDict(texts), FrozenDict(parts), FrozenDict(hashes)))
 
 
-def _is_named(plan: Plan, name: str) -> bool:
+def _templates(plan: Plan) -> list[CompiledTemplate]:
     templates = [template for _, template in plan.templates]
-    if plan.session is not None:
-        templates.append(plan.session)
-    return any(name in template.inputs for template in templates)
+    return templates if plan.session is None else [*templates, plan.session]
+
+
+def _is_named(plan: Plan, name: str) -> bool:
+    return any(name in template.inputs for template in _templates(plan))
+
+
+def _is_used(plan: Plan, name: str) -> bool:
+    return _is_named(plan, name) or any(template.all_inputs for template in _templates(plan))
 
 
 def _text(name: str, content: bytes) -> Result[str, InvalidRequestError]:
