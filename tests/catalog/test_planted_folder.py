@@ -242,9 +242,9 @@ prompts/unused.toml:2: variables[0]: declares the variable 'unused', which no te
 prompts/unused.toml:3: inputs[0]: declares the input 'extra', which no template or attachment of the prompt uses.
 prompts/unused.toml:12: output.schema.properties.a.type: is not a usable JSON Schema:
 schemas/broken.json:3: is not JSON:
-schemas/endless.json:1:
+schemas/endless.json:1: /$ref: is not a usable JSON Schema: the reference
 schemas/odd.json:3: /properties/a/type: is not a usable JSON Schema:
-schemas/remote.json:1:
+schemas/remote.json:1: /$ref: is not a usable JSON Schema: the reference
 schemas/twice.json:3: is not a JSON Schema: the key 'type' stands twice in one object.
 """
 
