@@ -123,6 +123,38 @@ def test_a_loop_is_one_fault_wherever_it_is_entered(tmp_path: Path) -> None:
     ]
 
 
+def test_a_loop_hides_no_undeclared_name_of_its_fragments(tmp_path: Path) -> None:
+    files = {
+        "prompts/a.toml": prompt("{% include 'x' %}"),
+        "prompts/x": "{{ one }}\n{% include 'y' %}",
+        "prompts/y": "{% include 'x' %}\n{{ two|nope }}",
+    }
+    assert [(fault.file, fault.line, fault.message[:23]) for fault in faults(folder(tmp_path, files))] == [
+        ("prompts/x", 1, "uses the variable 'one'"),
+        ("prompts/x", 2, "includes itself without"),
+        ("prompts/y", 2, "there is no filter 'nop"),
+        ("prompts/y", 2, "uses the variable 'two'"),
+    ]
+
+
+def test_a_refused_filter_or_include_hides_no_other_fault(tmp_path: Path) -> None:
+    content = "{{ a|foo }}\n{{ a|bar }}\n{{ zz }}\n{% include '../a' %}\n{% include '/b' %}"
+    root = folder(tmp_path, {"prompts/a.toml": prompt(content, "variables = ['a']")})
+    assert [fault.line for fault in faults(root)] == [4, 5, 6, 7, 8]
+
+
+def test_names_that_python_takes_for_each_other_are_refused_where_they_are_declared_and_used(tmp_path: Path) -> None:
+    root = folder(
+        tmp_path, {"prompts/a.toml": prompt("{{ cafe\u0301 }}", "variables = ['ﬁ', 'caf\xe9']\ninputs = ['ﬁ']")}
+    )
+    assert [(fault.key, fault.line) for fault in faults(root)] == [
+        ("variables[0]", 1),
+        ("inputs[0]", 2),
+        ("messages[0].content", 5),
+    ]
+    assert all("NFKC" in fault.message for fault in faults(root))
+
+
 def levels(count: int, each: int) -> dict[str, str]:
     inner = {f"prompts/{n}": f"{{% include '{n + 1}' %}}" * each for n in range(1, count)}
     return {"prompts/a.toml": prompt("{% include '1' %}"), f"prompts/{count}": "x", **inner}
@@ -137,10 +169,10 @@ def test_fragments_that_meet_again_are_no_loop(tmp_path: Path, count: int, each:
 @pytest.mark.parametrize(
     ("count", "each", "said"),
     [
-        (51, 1, "includes fragments inside each other 51 deep, and at most 50 are rendered."),
-        (10, 2, "includes 1023 fragments in all, each as often as it is rendered, and at most 1000 are."),
-        (50, 9, "includes 64"),
-        (3000, 1, "includes fragments inside each other 3000 deep"),
+        (51, 1, "includes fragments inside each other at a depth of more than 50."),
+        (10, 2, "includes more than 1,000 fragments, each counted as often as it is included."),
+        (50, 9, "includes more than 1,000 fragments"),
+        (3000, 1, "includes fragments inside each other at a depth of more than 50."),
     ],
 )
 def test_fragments_that_would_be_rendered_without_measure_are_a_fault(

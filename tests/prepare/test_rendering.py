@@ -49,7 +49,8 @@ VALUES: dict[str, Any] = {
 def outcome(
     source: str, values: dict[str, Any] = VALUES, inputs: dict[str, str] | None = None
 ) -> Result[str, TemplateFault]:
-    return compile_template(source).bind(lambda t: t.render(frozen_json(values), inputs or {}))
+    compiled = compile_template(source).alt(lambda faults: faults[0])
+    return compiled.bind(lambda template: template.render(frozen_json(values), inputs or {}))
 
 
 def rendered(source: str, values: dict[str, Any] = VALUES, inputs: dict[str, str] | None = None) -> str:
@@ -331,11 +332,11 @@ def test_no_template_reaches_into_python(source: str) -> None:
 def test_what_does_not_compile_is_a_fault_of_the_template(source: str) -> None:
     compiled = compile_template(source)
     assert not is_successful(compiled)
-    assert compiled.failure().message
+    assert all(fault.message for fault in compiled.failure())
 
 
 def test_faults_name_their_line() -> None:
-    assert compile_template("a\nb\n{% nope %}").failure().line == 3
+    assert compile_template("a\nb\n{% nope %}").failure()[0].line == 3
     assert outcome("a\n{{ x }}\n{{ missing }}").failure().line == 3
 
 
@@ -343,7 +344,7 @@ def test_the_names_that_a_template_uses_are_found() -> None:
     source = "{{ a }}{% for b in c %}{{ b }}{{ d.e }}{% endfor %}{% if f is defined %}{% endif %}{{ inputs.g }}"
     template = compile_template(source + "{{ inputs['h'] }}{{ range(2) }}{% set i = 1 %}{{ i }}").unwrap()
     assert template.variables == {"a", "c", "d", "f"}
-    assert template.functions == {"range"}
+    assert template.optional == {"range"}
     assert template.inputs == {"g", "h"}
 
 

@@ -129,11 +129,12 @@ FUNCTIONS = {
 
 
 def rendered(source: str, values: dict[str, Any] = VALUES) -> str:
-    return compile_template(source).bind(lambda template: template.render(frozen_json(values), {})).unwrap()
+    return compile_template(source).unwrap().render(frozen_json(values), {}).unwrap()
 
 
 def refused(source: str) -> str:
-    return compile_template(source).bind(lambda t: t.render(frozen_json(VALUES), {})).failure().message
+    compiled = compile_template(source).alt(lambda faults: faults[0])
+    return compiled.bind(lambda template: template.render(frozen_json(VALUES), {})).failure().message
 
 
 def test_every_filter_test_and_function_of_jinja_has_been_looked_at() -> None:

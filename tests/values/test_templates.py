@@ -15,13 +15,20 @@ from returns.pipeline import is_successful
 from returns.result import Result, Success
 
 from promptkit._values.frozen import FrozenDict, frozen_json
-from promptkit._values.templates import Include, TemplateFault, compile_template, includes_of
+from promptkit._values.template_faults import Place
+from promptkit._values.templates import Include, TemplateFault, compile_template, includes_of, names_of
 
 NAMES = ("a", "b", "c")
 
 
 def outcome(source: str, values: dict[str, Any], fragments: dict[str, str] | None = None) -> Result[str, TemplateFault]:
-    return compile_template(source, fragments or {}).bind(lambda t: t.render(frozen_json(values), {"doc": "D"}))
+    compiled = compile_template(source, fragments or {}).alt(lambda faults: faults[0])
+    return compiled.bind(lambda template: template.render(frozen_json(values), {"doc": "D"}))
+
+
+def only_fault(source: str, fragments: dict[str, str] | None = None) -> TemplateFault:
+    (fault,) = compile_template(source, fragments or {}).failure()
+    return fault
 
 
 # ------------------------------------------------------------------ names
@@ -93,20 +100,83 @@ def test_inputs_are_used_by_name_or_all_of_them(source: str, inputs: set[str], a
 
 
 @pytest.mark.parametrize(
-    ("source", "variables", "functions"),
+    ("source", "variables"),
     [
-        ("{% macro m() %}{{ y }}{% endmacro %}{% if x %}{% set y = 1 %}{% endif %}{{ m() }}", {"x"}, {"y"}),
-        ("{% macro m() %}{{ y }}{% endmacro %}{{ m() }}{{ y }}{% set y = 1 %}", {"y"}, set()),
-        ("{% macro m() %}{{ y }}{% endmacro %}{{ m() }}", {"y"}, set()),
-        ("{{ range(2) }}{{ dict() }}", set(), {"range", "dict"}),
+        ("{{ m }}{% macro m() %}{{ y }}{% endmacro %}{% set y = 1 %}{{ m() }}", {"m"}),
+        ("{% macro m() %}{{ y }}{% endmacro %}{{ m() }}{% if x %}{% set y = 1 %}{% endif %}", {"x", "y"}),
+        ("{% macro m() %}{{ y }}{% endmacro %}{% if x %}{% set y = 1 %}{% endif %}{{ m() }}", {"x", "y"}),
+        ("{% macro m() %}{{ y }}{% endmacro %}{{ m() }}{{ y }}{% set y = 1 %}", {"y"}),
+        ("{% macro m() %}{{ y }}{% endmacro %}{{ m() }}", {"y"}),
+        ("{% macro m() %}{{ y }}{% endmacro %}{% set n = m %}{% set y = 1 %}{{ n() }}", {"y"}),
+        ("{% macro m() %}{{ y }}{% endmacro %}{% for y in xs %}{{ m() }}{% endfor %}{% set y = 1 %}", {"xs", "y"}),
+        ("{% macro m() %}{{ y }}{% endmacro %}{% macro n() %}{{ m() }}{% endmacro %}{% set y = 1 %}{{ n() }}", set()),
+        ("{% macro n() %}{{ m() }}{% endmacro %}{% macro m() %}{{ y }}{% endmacro %}{{ n() }}{% set y = 1 %}", {"y"}),
+        ("{% macro n() %}{{ m() }}{% endmacro %}{% macro m() %}{{ n() }}{% endmacro %}{{ n() }}", set()),
+        ("{% macro m() %}{{ y }}{% endmacro %}{% call m() %}{% endcall %}{% set y = 1 %}", {"y"}),
+        ("{% if x %}{% macro m() %}{{ y }}{% endmacro %}{{ m() }}{% endif %}{% set y = 1 %}", {"x", "y"}),
     ],
 )
-def test_what_may_be_set_when_a_macro_is_called_need_not_be_declared_and_counts_as_used(
-    source: str, variables: set[str], functions: set[str]
+def test_a_macro_finds_what_is_set_when_it_is_called(source: str, variables: set[str]) -> None:
+    assert compile_template(source).unwrap().variables == variables
+
+
+def test_functions_of_jinja_need_not_be_declared_and_count_as_used() -> None:
+    template = compile_template("{{ range(2) }}{{ dict() }}").unwrap()
+    assert template.variables == frozenset()
+    assert template.optional == {"range", "dict"}
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "normal"),
+    [
+        ("{{ ﬁ }}", "\\ufb01", "fi"),
+        ("{{ \N{MICRO SIGN} }}", "\\xb5", "\N{GREEK SMALL LETTER MU}"),
+        ("{{ cafe\u0301 }}", "cafe\\u0301", "caf\xe9"),
+        ("{% set ﬁ = 'S' %}{{ fi }}", "\\ufb01", "fi"),
+        ("{% for ﬁ in xs %}{% endfor %}", "\\ufb01", "fi"),
+        ("{% set n = namespace() %}{% with ﬁ = n %}{% endwith %}", "\\ufb01", "fi"),
+        ("{% macro ﬁ() %}{% endmacro %}", "\\ufb01", "fi"),
+        ("{% macro m(ﬁ) %}{% endmacro %}", "\\ufb01", "fi"),
+        ("{{ dict(ﬁ=1) }}", "\\ufb01", "fi"),
+        ("{{ 'x'|replace(old='x', ﬁ='y') }}", "\\ufb01", "fi"),
+        ("{% set fi = namespace() %}{% set ﬁ.x = 1 %}", "\\ufb01", "fi"),
+        ("{{ inputs.ﬁ }}{{ inputs['ﬁ'] }}", "\\ufb01", "fi"),
+    ],
+)
+def test_a_name_that_python_would_take_for_another_one_is_refused_with_its_normal_form(
+    source: str, name: str, normal: str
 ) -> None:
-    template = compile_template(source).unwrap()
-    assert template.variables == variables
-    assert template.functions == functions
+    assert only_fault("\n" + source) == TemplateFault(
+        f"the name '{name}' is not in Unicode's normal form NFKC: write {normal!r}", 2
+    )
+
+
+def test_keys_and_texts_have_any_form() -> None:
+    assert outcome("{{ d.ﬁ }}{{ d['ﬁ'] }}{{ 'ﬁ' }}{{ d.fi }}", {"d": {"ﬁ": 1, "fi": 2}}) == Success("11ﬁ2")
+
+
+@pytest.mark.parametrize(
+    ("source", "place"),
+    [
+        ("{{ a|length }}\n{{ length }}", ("length", 2, None)),
+        ("{% for y in xs %}{{ y }}{% endfor %}\n\n{{ y }}", ("y", 3, None)),
+        ("{{ m(key=1) }}\n{{ key }}", ("key", 2, None)),
+        ("{{ d.key }}{{ 'key' }}{# key #}\n{{ key }}", ("key", 2, None)),
+        ("\n{% include 'f' %}\n{{ y }}", ("y", 3, None)),
+        ("{% set g = 1 %}\n{% include 'f' %}", ("y", 2, "f")),
+        ("{% macro m() %}\n{{ y }}{% endmacro %}{{ m() }}{{\ny }}", ("y", 2, None)),
+        ("{{ a if\nb else\nb + a }}", ("b", 2, None)),
+    ],
+)
+def test_the_place_of_a_name_is_that_of_its_first_real_use(source: str, place: tuple[str, int, str | None]) -> None:
+    name, line, fragment = place
+    fragments = {"f": "{% set h = 1 %}{{ h }}\n{{ y }}"}
+    assert compile_template(source, fragments).unwrap().names.variables[name] == Place(line, fragment)
+
+
+def test_the_place_of_an_input_is_that_of_its_first_real_use() -> None:
+    source = "{% for inputs in xs %}{{ inputs.doc }}{% endfor %}{{ d.doc }}\n{{ inputs['doc'] }}\n{{ inputs.doc }}"
+    assert compile_template(source).unwrap().names.inputs == {"doc": Place(2, None)}
 
 
 def test_an_input_is_found_by_the_attr_filter_as_well() -> None:
@@ -152,11 +222,51 @@ def test_with_every_used_name_given_nothing_is_undefined(source: str) -> None:
     assert is_successful(outcome(source, dict.fromkeys(template.variables, "b"))), source
 
 
+macros = st.sampled_from(["m", "n"])
+called = macros.map(lambda name: f"{{{{ {name}() if {name} is not string }}}}")
+
+
+def with_macros(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return (
+        nesting(inner)
+        | st.builds(lambda name, body: f"{{% macro {name}() %}}{body}{{% endmacro %}}", macros, inner)
+        | st.builds(lambda test, body: f"{{% if {test} == 'a' %}}{body}{{% endif %}}", names, inner)
+        | st.builds(lambda test, body: f"{{% if {test} != 'a' %}}{body}{{% endif %}}", names, inner)
+    )
+
+
+calling = st.recursive(output | setting | called, lambda inner: with_macros(several(inner)), max_leaves=16)
+
+
+@given(several(calling))
+@example("{% macro m() %}{{ b }}{% endmacro %}{{ m() }}{% if a %}{% set b = 1 %}{% endif %}")
+@example("{% macro m() %}{{ b }}{% endmacro %}{{ m() }}{% if a != 'a' %}{% set b = 1 %}{% endif %}")
+@example("{% if a %}{{ range(2) }}{% endif %}{% set range = 1 %}")
+def test_with_every_used_name_given_what_is_undefined_is_a_used_name_that_is_set_below(source: str) -> None:
+    template = compile_template(source).unwrap()
+    for value in "ab":
+        rendered = outcome(source, dict.fromkeys(template.variables, value))
+        message = "" if is_successful(rendered) else rendered.failure().message
+        assert "was not given" not in message, source
+        if "is read in an inner block above" in message:
+            assert message.split("'")[1] in template.variables | template.optional, source
+
+
+@pytest.mark.parametrize(
+    ("source", "name"), [("{% macro m(a=a) %}{% endmacro %}", "a"), ("{% macro m(a=b ~ 1, b=2) %}{% endmacro %}", "b")]
+)
+def test_a_default_that_reads_an_argument_without_a_value_is_a_fault(source: str, name: str) -> None:
+    assert only_fault(source).message == (
+        f"the default of 'a' reads {name!r}, an argument that has no value yet: rename one"
+    )
+    assert outcome("{% macro m(a, b=a, c=b) %}{{ c }}{% endmacro %}{{ m(1) }}", {}) == Success("1")
+
+
 @given(several(nested))
 def test_a_name_that_is_not_used_changes_nothing(source: str) -> None:
     given_all = dict.fromkeys(NAMES, "ab")
     template = compile_template(source).unwrap()
-    used = template.variables | template.functions
+    used = template.variables | template.optional
     assert outcome(source, given_all).value_or(None) == outcome(source, dict.fromkeys(used, "ab")).value_or(None)
 
 
@@ -178,8 +288,8 @@ def test_a_fragment_renders_as_its_text_in_its_place(source: str) -> None:
 
 def test_includes_are_listed_in_order_with_their_lines() -> None:
     source = "{% include 'tone.txt' %}\n{% if x %}\n{% include \"a/b.md\" %}{% endif %}{% include 'tone.txt' %}"
-    assert includes_of(source).unwrap() == (Include("tone.txt", 1), Include("a/b.md", 3), Include("tone.txt", 3))
-    assert includes_of("plain").unwrap() == ()
+    assert includes_of(source) == (Include("tone.txt", 1), Include("a/b.md", 3), Include("tone.txt", 3))
+    assert includes_of("plain") == ()
 
 
 @pytest.mark.parametrize(
@@ -212,14 +322,14 @@ def test_includes_are_listed_in_order_with_their_lines() -> None:
     ],
 )
 def test_what_no_template_may_load_is_a_fault_with_its_line(source: str, sentence: str) -> None:
-    fault = includes_of("\n" + source).failure()
+    fault = only_fault("\n" + source, {"a": "", "b": ""})
     assert sentence in fault.message
     assert (fault.line, fault.fragment) == (2, None)
-    assert compile_template("\n" + source, {"a": "", "b": ""}).failure() == fault
+    assert includes_of("\n" + source) == ()
 
 
 def test_a_fragment_that_is_not_there_is_a_fault_with_the_remedy() -> None:
-    fault = compile_template("\n{% include 'x' %}", {"y": ""}).failure()
+    fault = only_fault("\n{% include 'x' %}", {"y": ""})
     assert fault == TemplateFault(
         "includes 'x', and a prompt made in Python has no prompts folder: put the text into content", 2
     )
@@ -231,15 +341,18 @@ def test_a_fragment_that_is_not_there_is_a_fault_with_the_remedy() -> None:
         ({"f": "a\n{{ }}"}, ("does not compile", 2, "f")),
         ({"f": "a\n{{ x|uper }}"}, ("did you mean 'upper'", 2, "f")),
         ({"f": "{% include 'g' %}", "g": "\n\n{% break %}"}, ("does not compile", 3, "g")),
-        ({"f": "\n{% include 'f' %}"}, ("includes itself: f -> f", 2, "f")),
-        ({"f": "{% include 'g' %}", "g": "\n{% include 'f' %}"}, ("includes itself: f -> g -> f", 2, "g")),
+        ({"f": "\n{% include 'f' %}"}, ("includes itself without an end: f -> f", 2, "f")),
+        (
+            {"f": "{% include 'g' %}", "g": "\n{% include 'f' %}"},
+            ("includes itself without an end: f -> g -> f", 1, "f"),
+        ),
         ({"f": "\n{% include 'gone' %}"}, ("includes 'gone'", 2, "f")),
         ({"f": "\n{% include '../g' %}"}, ("not inside", 2, "f")),
         ({"f": "\n{{ loop.index }}"}, ("outside a loop", 2, "f")),
     ],
 )
 def test_a_fault_of_a_fragment_names_it_and_its_line(fragments: dict[str, str], fault: tuple[str, int, str]) -> None:
-    found = compile_template("text\n\n\n{% include 'f' %}", fragments).failure()
+    found = only_fault("text\n\n\n{% include 'f' %}", fragments)
     assert fault[0] in found.message
     assert (found.line, found.fragment) == fault[1:]
 
@@ -312,10 +425,10 @@ def test_a_fragment_with_a_fault_matters_only_to_those_who_include_it() -> None:
 
 def test_includes_end() -> None:
     twice = {str(i): f"{{% include '{i + 1}' %}}" * 2 for i in range(40)} | {"40": "ha"}
-    assert "more than 1,000 fragments" in compile_template("{% include '0' %}", twice).failure().message
+    assert "more than 1,000 fragments" in only_fault("{% include '0' %}", twice).message
     assert outcome("{% include '35' %}", {}, twice) == Success("ha" * 32)
     deep = {str(i): f"{{% include '{i + 1}' %}}" for i in range(2000)} | {"2000": "ha"}
-    assert "depth of more than 50" in compile_template("{% include '0' %}", deep).failure().message
+    assert "depth of more than 50" in only_fault("{% include '0' %}", deep).message
     assert outcome("{% include '1951' %}", {}, deep) == Success("ha")
 
 
@@ -342,7 +455,39 @@ def test_includes_end() -> None:
     ids=lambda value: value[:40],
 )
 def test_faults_are_found_before_rendering(source: str, sentence: str) -> None:
-    assert sentence in compile_template(source).failure().message
+    assert sentence in only_fault(source).message
+
+
+def test_every_fault_is_told_in_the_order_of_the_text() -> None:
+    source = "{{ a|foo }}\n{{ a|bar }}\n{{ undeclared }}{{ loop }}\n{{ a is quux }}\n{% include 'g' %}{% include 'f' %}"
+    faults = compile_template(source, {"f": "{% include '../a' %}\n{% include '/b' %}{{ zz }}", "g": "{{"}).failure()
+    assert [(fault.fragment, fault.line, fault.message[:25]) for fault in faults] == [
+        (None, 1, "there is no filter 'foo'"),
+        (None, 2, "there is no filter 'bar'"),
+        (None, 3, "'loop' is used outside a "),
+        (None, 4, "there is no test 'quux'"),
+        ("f", 1, "includes '../a', which is"),
+        ("f", 2, "includes '/b', which is n"),
+        ("g", 1, "does not compile: unexpec"),
+    ]
+
+
+def test_names_are_read_whatever_faults_there_are() -> None:
+    source = (
+        "{{ a|foo }}{% include b %}{% include 'f' %}{% import 'x' as y %}{% from 'x' import u, v as w %}{{ y }}{{ u }}"
+        "{% block t %}{% set s = 1 %}{{ s }}{% endblock %}{% autoescape c %}{% set r = 1 %}{{ r }}{% endautoescape %}"
+        "{{ w }}"
+    )
+    names = names_of(source, {"f": "{% include 'g' %}{{ d }}", "g": "{% include 'f' %}{{ e }}"})
+    assert names is not None
+    assert set(names.variables) == set("abcde")
+    assert names_of("{{ a }}{{") is None
+
+
+def test_every_fragment_that_python_does_not_compile_is_told() -> None:
+    fragments = {"f": "{{ dict(a=1, a=2) }}", "g": "{{ dict(b=1, b=2) }}"}
+    faults = compile_template("{% include 'f' %}{% include 'g' %}", fragments).failure()
+    assert [fault.fragment for fault in faults] == ["f", "g"]
 
 
 TOKENS = (
@@ -405,21 +550,22 @@ TOKENS = (
 
 @given(st.lists(st.sampled_from(TOKENS), max_size=30).map(" ".join) | st.text())
 def test_whatever_stands_in_a_source_is_a_template_or_a_fault(source: str) -> None:
-    for compiled in (compile_template(source), compile_template("{% include 'f' %}", {"f": source})):
-        rendered = compiled.bind(lambda template: template.render(frozen_json({"a": [{"a": "b"}]}), {"doc": "D"}))
+    values = {"a": [{"a": "b"}]}
+    for rendered in (outcome(source, values), outcome("{% include 'f' %}", values, {"f": source})):
         assert isinstance(rendered.value_or(""), str)
         assert is_successful(rendered) or rendered.failure().message
-    assert is_successful(includes_of(source)) or includes_of(source).failure().message
+    assert isinstance(includes_of(source), tuple)
+    assert names_of(source) is not None or not is_successful(compile_template(source))
 
 
 def test_a_source_that_was_too_deep_for_the_stack_once_is_tried_again() -> None:
     source = "{{ " + "-" * 100 + "1 }}"
 
-    def below(depth: int) -> Result[Any, TemplateFault]:
+    def below(depth: int) -> Result[Any, tuple[TemplateFault, ...]]:
         return below(depth - 1) if depth else compile_template(source)
 
     room = sys.getrecursionlimit() - len(inspect.stack(0))
-    assert below(room - 60).failure().message == "is nested too deeply"
+    assert [fault.message for fault in below(room - 60).failure()] == ["is nested too deeply"]
     assert outcome(source, {}) == Success("1")
 
 

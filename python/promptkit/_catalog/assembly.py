@@ -10,7 +10,7 @@ from returns.result import Failure, Result, Success
 
 from promptkit._catalog.consistency import Known, profile_faults, prompt_faults, schema_faults
 from promptkit._catalog.facts import backend_facts, fields_of, profile_facts, prompt_facts
-from promptkit._catalog.fragments import refuse_includes
+from promptkit._catalog.fragments import NO_FRAGMENTS
 from promptkit._catalog.places import in_file, in_memory, written_pointer
 from promptkit._catalog.root import ROOT_FILE
 from promptkit._values.catalog import Definitions
@@ -180,6 +180,5 @@ def inconsistencies(definitions: Definitions, schemas: Collection[str]) -> Itera
             yield in_memory(found, "schemas", name)
     for name, prompt in definitions.prompts.items():
         facts = prompt_facts(fields_of(prompt), (), {})
-        gathered = refuse_includes(facts.texts)
-        for found in (*gathered.found, *prompt_faults(facts, known, gathered.fragments)):
+        for found in prompt_faults(facts, known, NO_FRAGMENTS):
             yield in_memory(found, "prompts", name)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from returns.result import Failure
 
 from promptkit._catalog.places import Found
-from promptkit._catalog.uses import first_use
 from promptkit._values.construction import sentence
 from promptkit._values.definitions import DIALECTS, Dialect
 from promptkit._values.schemas import compile_schema
-from promptkit._values.templates import compile_template
+from promptkit._values.template_faults import normal_form
+from promptkit._values.templates import compile_template, names_of
 from promptkit.errors import listed, near
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from promptkit._catalog.facts import BackendFacts, Name, ProfileFacts, PromptFacts, Text
     from promptkit._catalog.fragments import Fragments
     from promptkit._catalog.lines import Path
+    from promptkit._values.template_faults import Place
 
 
 class Known(NamedTuple):
@@ -133,20 +134,22 @@ def _name_faults(prompt: PromptFacts, fragments: Fragments) -> Iterator[Found]:
     inputs = {each.name for each in prompt.attachments}
     whole = prompt.complete and fragments.complete
     for text in prompt.texts:
-        if text.path in fragments.broken:
-            continue
         compiled = compile_template(text.source, fragments.texts)
         if isinstance(compiled, Failure):
             whole = False
-            fault = compiled.failure()
-            yield _in_text(text, sentence(fault.message), fault.line, fragments, fragment=fault.fragment, itself=True)
+            for fault in compiled.failure():
+                message = sentence(fault.message)
+                yield _in_text(text, message, fault.line, fragments, fragment=fault.fragment, itself=True)
+            names = names_of(text.source, fragments.texts)
+        else:
+            names = compiled.unwrap().names
+        if names is None:
             continue
-        template = compiled.unwrap()
-        yield from _undeclared("variable", template.variables, prompt.variables, text, fragments)
-        yield from _undeclared("input", template.inputs, prompt.inputs, text, fragments)
-        variables |= template.variables | template.functions
-        inputs |= template.inputs
-        if template.all_inputs:  # used by a name that is only known when it is rendered
+        yield from _undeclared("variable", names.variables, prompt.variables, text, fragments)
+        yield from _undeclared("input", names.inputs, prompt.inputs, text, fragments)
+        variables |= names.variables.keys() | names.optional
+        inputs |= names.inputs.keys()
+        if names.all_inputs:  # used by a name that is only known when it is rendered
             inputs |= {each.name for each in prompt.inputs or ()}
     if whole:
         yield from _unused("variable", prompt.variables, variables)
@@ -154,25 +157,15 @@ def _name_faults(prompt: PromptFacts, fragments: Fragments) -> Iterator[Found]:
 
 
 def _undeclared(
-    kind: str, used: Collection[str], names: Collection[Name] | None, text: Text, fragments: Fragments
+    kind: str, used: Mapping[str, Place], names: Collection[Name] | None, text: Text, fragments: Fragments
 ) -> Iterator[Found]:
     if names is None:
         return
-    declared = {each.name for each in names}
-    for name in sorted(set(used) - declared):
+    declared = {normal_form(each.name) for each in names}  # a name in another form has a fault of its own
+    for name in sorted(used.keys() - declared):
         message = f"uses the {kind} {name!r}, which the prompt does not declare: add it to {kind}s."
-        yield _first_used(kind, name, message, text, fragments)._replace(suggestion=near(name, declared))
-
-
-def _first_used(kind: str, name: str, message: str, text: Text, fragments: Fragments) -> Found:
-    """Say it where the name stands first: in the text, else in a fragment that it includes."""
-    line = first_use(text.source, name, of_inputs=kind == "input")
-    if line is None:
-        for fragment in fragments.files:
-            inside = first_use(fragments.texts[fragment], name, of_inputs=kind == "input")
-            if inside is not None:
-                return _in_text(text, message, inside, fragments, fragment=fragment)
-    return _in_text(text, message, line, fragments)
+        found = _in_text(text, message, used[name].line, fragments, fragment=used[name].fragment)
+        yield found._replace(suggestion=near(name, declared))
 
 
 def _in_text(

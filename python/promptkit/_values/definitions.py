@@ -15,6 +15,7 @@ from promptkit._values.contracts import OutputContract
 from promptkit._values.frozen import FrozenDict
 from promptkit._values.json import JSON
 from promptkit._values.messages import CacheControl, Role
+from promptkit._values.template_faults import form_fault
 from promptkit._values.templates import with_plain_newlines
 from promptkit.errors import InvalidConfigError, PromptKitError
 
@@ -184,6 +185,8 @@ class PromptDefinition(Definition, frozen=True, kw_only=True):
             for index, name in enumerate(names):
                 if not name.isidentifier():
                     yield f"{field}[{index}]", f"{name!r} is not a name that a template can use"
+                elif (fault := form_fault(name)) is not None:
+                    yield f"{field}[{index}]", fault
                 if name in names[:index]:
                     yield f"{field}[{index}]", f"{name!r} is declared twice"
         for index, name in enumerate(self.variables):

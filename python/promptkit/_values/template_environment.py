@@ -206,14 +206,9 @@ def base_environment() -> ValueEnvironment:
     return environment
 
 
-def with_fragments(trees: Mapping[str, nodes.Template], loopers: frozenset[str]) -> ValueEnvironment:
-    """Make the environment of templates that may include these fragments, which are used up."""
-    if not trees:
-        return base_environment()
-    loader = FragmentLoader()
-    environment = base_environment().overlay(loader=loader)
-    loader.templates.update({name: compiled(environment, tree, loopers, name) for name, tree in trees.items()})
-    return environment
+def with_fragments(loader: FragmentLoader) -> ValueEnvironment:
+    """Make the environment of templates that may include what a loader has."""
+    return base_environment().overlay(loader=loader)
 
 
 @lru_cache(maxsize=1)

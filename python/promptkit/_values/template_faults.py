@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import NamedTuple
 
 INPUTS = "inputs"  # the name under which a template finds the inputs
@@ -20,6 +21,13 @@ class TemplateFault(NamedTuple):
     absent: str | None = None
 
 
+class Place(NamedTuple):
+    """A line of a template (1-based), or of the fragment that is named."""
+
+    line: int
+    fragment: str | None
+
+
 class Include(NamedTuple):
     """The name of a fragment, and the line that includes it (1-based)."""
 
@@ -27,9 +35,14 @@ class Include(NamedTuple):
     line: int
 
 
-class FaultError(Exception):
-    """Carries a fault out of a walk through a template. Becomes a failure."""
+def normal_form(name: str) -> str:
+    """Give the form in which Python, to which Jinja2 compiles templates, reads a name."""
+    return unicodedata.normalize("NFKC", name)
 
-    def __init__(self, message: str, line: int | None = None, fragment: str | None = None) -> None:
-        super().__init__(message)
-        self.fault = TemplateFault(message, line, fragment)
+
+def form_fault(name: str) -> str | None:
+    """Say why a name would be taken for another one: of several names with one form, each would have all values."""
+    if normal_form(name) == name:
+        return None
+    # The two can look the same to people, so that the wrong one is escaped.
+    return f"the name {name!a} is not in Unicode's normal form NFKC: write {normal_form(name)!r}"

@@ -2,21 +2,19 @@
 
 Scopes are those of Jinja2: a loop, a with, a macro, a block and an include have their own; the branches of an if do
 not. A name is read from outside if on some way through the template nothing has set it. A fragment is read in the
-place where it is included, so that it finds what is set there.
+place where it is included, so that it finds what is set there. A macro finds what is set when it is called, which is
+where its name is read; one that is defined in a branch counts as called at the end of that branch.
 """
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from jinja2 import Environment, TemplateSyntaxError, nodes
+from jinja2 import nodes
 
-from promptkit._values.frozen import text_fault
-from promptkit._values.template_environment import STEPS, base_environment, name_of
-from promptkit._values.template_faults import INPUTS, FaultError, Include
-from promptkit._values.template_filters import REFUSED
-from promptkit.errors import near
+from promptkit._values.template_environment import name_of
+from promptkit._values.template_faults import INPUTS, Place, TemplateFault, normal_form
+from promptkit._values.template_parsing import include_refusal, input_of
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
@@ -32,134 +30,91 @@ MAX_INCLUDE_DEPTH = 50
 
 
 class Names(NamedTuple):
-    """The names that a template takes from outside."""
+    """The names that a template takes from outside, and where it uses each first.
 
-    variables: frozenset[str]
+    A use in the template itself comes before one in a fragment. ``optional`` are names of Jinja2's functions.
+    """
+
+    variables: Mapping[str, Place]
     optional: frozenset[str]
-    inputs: frozenset[str]
+    inputs: Mapping[str, Place]
     all_inputs: bool
 
 
-def parse(source: str, fragment: str | None = None) -> nodes.Template:
-    """Parse a source, and raise FaultError for what no template of a prompt may have."""
-    environment = base_environment()
-    try:
-        tree = environment.parse(source)
-    except TemplateSyntaxError as error:
-        msg = f"does not compile: {error.message}"
-        raise FaultError(msg, error.lineno, fragment) from None
-    except ValueError:
-        msg = "has a whole number of more digits than Python reads"
-        raise FaultError(msg, None, fragment) from None
-    for node in tree.find_all(nodes.Node):
-        message = _refusal(node, environment)
-        if message is not None:
-            raise FaultError(message, node.lineno, fragment)
-    return tree
+def find_names(
+    tree: nodes.Template, fragments: Mapping[str, nodes.Template | None], functions: Container[str]
+) -> tuple[Names, tuple[TemplateFault, ...]]:
+    """Find the names that a template takes from outside, through its fragments, and what cannot be on the way.
 
-
-def includes(tree: nodes.Template) -> tuple[Include, ...]:
-    """Find the includes of a parsed template."""
-    return tuple(Include(name_of(node) or "", node.lineno) for node in tree.find_all(nodes.Include))
-
-
-def reading_loop(fragments: Mapping[str, nodes.Template]) -> frozenset[str]:
-    """Give the fragments that read the variable ``loop``, or include one that does."""
-    found = {name for name, tree in fragments.items() if any(n.name == "loop" for n in tree.find_all(nodes.Name))}
-    inside = {name: {include.name for include in includes(tree)} for name, tree in fragments.items()}
-    while more := {name for name, names in inside.items() if not names.isdisjoint(found)} - found:
-        found |= more
-    return frozenset(found)
-
-
-def _refusal(node: nodes.Node, environment: Environment) -> str | None:
-    match node:
-        case nodes.Import() | nodes.FromImport():
-            return "imports another template: write the macro here, or include a fragment"
-        case nodes.Extends() | nodes.Block():
-            return "inherits from another template, which prompts do not have: include a fragment"
-        case nodes.EvalContextModifier():
-            return "has an autoescape block, which would change values: leave it out"
-        case nodes.Const() if isinstance(node.value, float) and not math.isfinite(node.value):
-            return "has a number that is too large for JSON"
-        case nodes.Const() if isinstance(node.value, str) and (fault := text_fault(node.value)) is not None:
-            return f"has a text that {fault}"
-        case nodes.Include():
-            return _include_refusal(node)
-        case nodes.Filter() if node.name in REFUSED:
-            return f"uses the filter {node.name!r}, which {REFUSED[node.name]}"
-        case nodes.Filter() if node.name not in environment.filters:
-            return _unknown("filter", node.name, environment.filters)
-        case nodes.Test() if node.name not in environment.tests:
-            return _unknown("test", node.name, environment.tests)
-    return None
-
-
-def _unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    suggestion = near(name, [each for each in known if each != STEPS])
-    return f"there is no {kind} {name!r}" + (f"; did you mean {suggestion!r}?" if suggestion else "")
-
-
-def _include_refusal(node: nodes.Include) -> str | None:
-    name = name_of(node)
-    if name is None:
-        return 'includes a name that is not literal: write {% include "folder/file.txt" %}, and choose with {% if %}'
-    if node.ignore_missing:
-        return "includes with 'ignore missing', which hides mistakes: leave it out"
-    if not node.with_context:
-        return "includes 'without context': leave it out"
-    if not name or not name.isprintable():
-        return f"includes {name!r}, which is no name of a file"
-    if "\\" in name:
-        return f"includes {name!r}: write the name with '/'"
-    if name.startswith("/") or name[1:2] == ":" or ".." in name.split("/"):
-        return f"includes {name!r}, which is not inside the prompts folder: names are relative to it"
-    if any(part in {"", "."} for part in name.split("/")):
-        return f"includes {name!r}: write the name without empty parts and without '.'"
-    return None
-
-
-def find_names(tree: nodes.Template, fragments: Mapping[str, nodes.Template], functions: Container[str]) -> Names:
-    """Find the names that a template takes from outside, through its fragments. Raise FaultError for what cannot be."""
+    A fragment is None if it is no template.
+    """
     reader = _Reader(fragments)
-    reader.body(tree.body, _Scope(set(), _set_in(tree.body)))
-    known = {name for name in reader.free if name in functions}
-    optional = frozenset(known | (reader.maybe - reader.free))
-    return Names(frozenset(reader.free - known), optional, frozenset(reader.inputs), reader.all_inputs)
+    reader.body(tree.body, _Scope(({},), (_set_in(tree.body),)))
+    variables = {name: place for name, place in reader.free.items() if name not in functions}
+    optional = frozenset(reader.free.keys() - variables.keys())
+    return Names(variables, optional, reader.inputs, reader.all_inputs), reader.faults()
+
+
+class _Macro:
+    """What a macro reads that is not set where it is defined, and can be set when it is called.
+
+    ``depth`` is the number of scopes around it, and ``reads`` has the place of each read by the name and the number
+    of scopes in which it is looked for.
+    """
+
+    def __init__(self, depth: int) -> None:
+        self.depth = depth
+        self.reads: dict[tuple[str, int], Place] = {}
 
 
 class _Scope(NamedTuple):
-    """What is surely set at a point, what the scopes around it set anywhere, and what is therefore perhaps set.
+    """The scopes around a point, outermost first, and the macro in whose body it is.
 
-    The last is for macros: they see what is set when they are called.
+    ``bound`` has what is surely set in each at this point, with the macro that a name is of; ``anywhere`` what each
+    sets at any point.
     """
 
-    bound: set[str]
-    anywhere: frozenset[str]
-    maybe: frozenset[str] = frozenset()
+    bound: tuple[dict[str, _Macro | None], ...]
+    anywhere: tuple[frozenset[str], ...]
+    macro: _Macro | None = None
 
-    def inner(self) -> _Scope:
-        return self._replace(bound=set(self.bound))
+    def inner(self, statements: Iterable[nodes.Node] = ()) -> _Scope:
+        """Give a scope inside this one, for some statements."""
+        return self._replace(bound=(*self.bound, {}), anywhere=(*self.anywhere, _set_in(statements)))
+
+    def branch(self) -> _Scope:
+        """Give this scope for statements that may not run."""
+        return self._replace(bound=(*self.bound[:-1], dict(self.bound[-1])))
+
+    def bind(self, name: str, macro: _Macro | None = None) -> None:
+        """Note that a name is set from here on."""
+        self.bound[-1][normal_form(name)] = macro
 
 
 class _Reader:
     """Walks through statements in the order in which they run."""
 
-    def __init__(self, fragments: Mapping[str, nodes.Template]) -> None:
+    def __init__(self, fragments: Mapping[str, nodes.Template | None]) -> None:
         self._fragments = fragments
-        self._path: list[str] = []
+        self._path: list[tuple[str, int]] = []  # the fragments that the walk is in, and the line that includes each
         self._count = 0
-        self.free: set[str] = set()
-        self.maybe: set[str] = set()
-        self.inputs: set[str] = set()
+        self._faults: dict[TemplateFault, None] = {}  # in order, each once
+        self._endless: dict[str, TemplateFault] = {}
+        self._too_much: dict[str, TemplateFault] = {}
+        self.free: dict[str, Place] = {}
+        self.inputs: dict[str, Place] = {}
         self.all_inputs = False
+
+    def faults(self) -> tuple[TemplateFault, ...]:
+        """Give what was found; fragments that include themselves are too many in any case."""
+        return (*self._faults, *(self._endless or self._too_much).values())
 
     def body(self, statements: Iterable[nodes.Node], scope: _Scope) -> None:
         for statement in statements:
             self._statement(statement, scope)
 
     def _own_scope(self, statements: list[nodes.Node], scope: _Scope) -> None:
-        self.body(statements, scope._replace(anywhere=scope.anywhere | _set_in(statements)))
+        self.body(statements, scope.inner(statements))
 
     def _statement(self, node: nodes.Node, scope: _Scope) -> None:  # noqa: C901, PLR0912  # one case a statement
         match node:
@@ -174,82 +129,125 @@ class _Reader:
                 self._bind(node.target, scope)
             case nodes.AssignBlock():
                 self._read(node.filter, scope)
-                self._own_scope(node.body, scope.inner())
+                self._own_scope(node.body, scope)
                 self._bind(node.target, scope)
             case nodes.With():
                 for value in node.values:
                     self._read(value, scope)
-                inner = scope.inner()
+                inner = scope.inner(node.body)
                 for target in node.targets:
                     self._bind(target, inner)
-                self._own_scope(node.body, inner)
+                self.body(node.body, inner)
             case nodes.Macro():
-                scope.bound.add(node.name)
-                self._called(node, scope.inner()._replace(maybe=scope.maybe | scope.anywhere))
+                macro = _Macro(len(scope.bound))
+                scope.bind(node.name, macro)
+                self._called(node, scope._replace(macro=macro))
             case nodes.CallBlock():
                 self._read(node.call, scope)
-                self._called(node, scope.inner())
+                self._called(node, scope)
             case nodes.FilterBlock():
                 self._read(node.filter, scope)
-                self._own_scope(node.body, scope.inner())
-            case nodes.Scope():
-                self._own_scope(node.body, scope.inner())
+                self._own_scope(node.body, scope)
+            case nodes.Scope() | nodes.Block() | nodes.ScopedEvalContextModifier():
+                for option in node.options if isinstance(node, nodes.ScopedEvalContextModifier) else ():
+                    self._read(option, scope)
+                self._own_scope(node.body, scope)
+            case nodes.Import():
+                scope.bind(node.target)
+            case nodes.FromImport():
+                for name in node.names:
+                    scope.bind(name if isinstance(name, str) else name[1])
             case _:
                 self._read(node, scope)
 
     def _branches(self, node: nodes.If, scope: _Scope) -> None:
-        ends: list[set[str]] = []
+        ends: list[dict[str, _Macro | None]] = []
         for branch in (node, *node.elif_):
             self._read(branch.test, scope)
-            inner = scope.inner()
-            self.body(branch.body, inner)
-            ends.append(inner.bound)
-        inner = scope.inner()
-        self.body(node.else_, inner)
-        scope.bound.update(inner.bound.intersection(*ends))
+            ends.append(self._branch(branch.body, scope))
+        ends.append(self._branch(node.else_, scope))
+        before = scope.bound[-1]
+        for name in set(ends[0]).intersection(*ends[1:]):
+            if name not in before or any(end[name] is not before[name] for end in ends):
+                scope.bind(name)
+
+    def _branch(self, statements: list[nodes.Node], scope: _Scope) -> dict[str, _Macro | None]:
+        inner = scope.branch()
+        self.body(statements, inner)
+        for name, macro in inner.bound[-1].items():
+            if macro is not None and macro is not scope.bound[-1].get(name):
+                self._call([macro], inner)
+        return inner.bound[-1]
 
     def _loop(self, node: nodes.For, scope: _Scope) -> None:
         self._read(node.iter, scope)
-        inner = scope.inner()
+        inner = scope.inner(node.body)
         self._bind(node.target, inner)
         self._read(node.test, inner)
-        inner.bound.add("loop")
-        self._own_scope(node.body, inner)
-        self._own_scope(node.else_, scope.inner())
+        inner.bind("loop")
+        self.body(node.body, inner)
+        self._own_scope(node.else_, scope)
 
-    def _called(self, node: nodes.Macro | nodes.CallBlock, inner: _Scope) -> None:
+    def _called(self, node: nodes.Macro | nodes.CallBlock, scope: _Scope) -> None:
+        inner = scope.inner(node.body)
         for argument in node.args:
             self._bind(argument, inner)
-        for default in node.defaults:
-            self._read(default, inner)
-        inner.bound.update(OF_A_MACRO)
-        self._own_scope(node.body, inner)
+        self._defaults(node, inner)
+        for name in OF_A_MACRO:
+            inner.bind(name)
+        self.body(node.body, inner)
+
+    def _defaults(self, node: nodes.Macro | nodes.CallBlock, scope: _Scope) -> None:
+        """Read the defaults of arguments. One that is not given has a value when those before it have theirs."""
+        names = [argument.name for argument in node.args]
+        for index, default in enumerate(node.defaults, len(names) - len(node.defaults)):
+            self._read(default, scope)
+            for read in (default, *default.find_all(nodes.Name)):
+                if isinstance(read, nodes.Name) and read.name in names[index:]:
+                    found = f"the default of {names[index]!r} reads {read.name!r}, an argument that has no value yet"
+                    self._fault(f"{found}: rename one", self._place(read.lineno))
 
     def _include(self, node: nodes.Include, scope: _Scope) -> None:
-        name = name_of(node) or ""
-        where = self._path[-1] if self._path else None
-        self._count += 1
-        if name not in self._fragments:
-            msg = f"includes {name!r}, and a prompt made in Python has no prompts folder: put the text into content"
-        elif name in self._path:
-            msg = "includes itself: " + " -> ".join([*self._path[self._path.index(name) :], name])
-        elif len(self._path) == MAX_INCLUDE_DEPTH:
-            msg = f"includes {name!r} at a depth of more than {MAX_INCLUDE_DEPTH} fragments"
-        elif self._count > MAX_INCLUDES:
-            msg = f"includes more than {MAX_INCLUDES:,} fragments, each counted as often as it is included"
-        else:
-            body = self._fragments[name].body
-            self._path.append(name)
-            self.body(body, _Scope(scope.bound - OF_A_MACRO, _set_in(body), scope.maybe))
-            self._path.pop()
+        if include_refusal(node) is not None:
+            self._read(node.template, scope)
             return
-        raise FaultError(msg, node.lineno, where)
+        name = name_of(node) or ""
+        self._count += 1
+        root = self._path[0][1] if self._path else node.lineno
+        if name not in self._fragments:
+            why = "and a prompt made in Python has no prompts folder: put the text into content"
+            self._fault(f"includes {name!r}, {why}", self._place(node.lineno))
+        elif any(name == entered for entered, _ in self._path):
+            self._loops(name, node.lineno)
+        elif len(self._path) == MAX_INCLUDE_DEPTH:
+            message = f"includes fragments inside each other at a depth of more than {MAX_INCLUDE_DEPTH}"
+            self._too_much.setdefault("depth", TemplateFault(message, root))
+        elif self._count > MAX_INCLUDES:
+            message = f"includes more than {MAX_INCLUDES:,} fragments, each counted as often as it is included"
+            self._too_much.setdefault("count", TemplateFault(message, root))
+        else:
+            tree = self._fragments[name]
+            body = [] if tree is None else tree.body
+            self._path.append((name, node.lineno))
+            seen = tuple({n: macro for n, macro in each.items() if n not in OF_A_MACRO} for each in scope.bound)
+            self._own_scope(body, scope._replace(bound=seen))
+            self._path.pop()
+
+    def _loops(self, name: str, line: int) -> None:
+        """Say that fragments include themselves. A loop starts with its first name, whoever enters it where."""
+        names = [entered for entered, _ in self._path]
+        loop = names[names.index(name) :]
+        lines = [entered for _, entered in self._path[names.index(name) + 1 :]] + [line]
+        start = loop.index(min(loop))
+        shown = " -> ".join([*loop[start:], *loop[: start + 1]])
+        fault = TemplateFault(f"includes itself without an end: {shown}", lines[start], loop[start])
+        self._endless.setdefault(shown, fault)
 
     def _bind(self, target: nodes.Node, scope: _Scope) -> None:
         if isinstance(target, nodes.NSRef):
             self._use(target.name, target.lineno, scope)
         elif isinstance(target, nodes.Name):
-            scope.bound.add(target.name)
+            scope.bind(target.name)
         else:
             for part in target.iter_child_nodes():
                 self._bind(part, scope)
@@ -260,34 +258,54 @@ class _Reader:
             found = waiting.pop()
             if isinstance(found, nodes.Name):
                 self._use(found.name, found.lineno, scope)
-            elif (one := _input_of(found)) is not None and INPUTS not in scope.bound:
-                self.inputs.add(one)
+            elif (one := input_of(found)) is not None and not any(INPUTS in each for each in scope.bound):
+                self._note(self.inputs, normal_form(one), self._place(found.lineno))
             else:
                 waiting += found.iter_child_nodes()
 
     def _use(self, name: str, line: int, scope: _Scope) -> None:
-        if name in scope.bound:
-            return
-        if name in ELSEWHERE:
-            msg = f"{name!r} {ELSEWHERE[name]}"
-            raise FaultError(msg, line, self._path[-1] if self._path else None)
-        if name == INPUTS:
+        macro = self._find(normal_form(name), self._place(line), scope, len(scope.bound))
+        if macro is not None:
+            self._call([macro], scope)
+
+    def _call(self, waiting: list[_Macro], scope: _Scope) -> None:
+        """Read what macros read, and the macros that they call in turn, where they are called."""
+        seen: list[_Macro] = []
+        while waiting:
+            macro = waiting.pop()
+            if macro not in seen:
+                seen.append(macro)
+                called = [self._find(name, place, scope, depth) for (name, depth), place in [*macro.reads.items()]]
+                waiting += [each for each in called if each is not None]
+
+    def _find(self, name: str, place: Place, scope: _Scope, depth: int) -> _Macro | None:
+        """Read a name that is looked for in the outermost ``depth`` scopes; give the macro, if it is that of one."""
+        for bound in reversed(scope.bound[:depth]):
+            if name in bound:
+                return bound[name]
+        seen = depth if scope.macro is None else min(depth, scope.macro.depth)
+        if scope.macro is not None and any(name in names for names in scope.anywhere[:seen]):
+            scope.macro.reads.setdefault((name, seen), place)
+        elif name in ELSEWHERE:
+            self._fault(f"{name!r} {ELSEWHERE[name]}", place)
+        elif name == INPUTS:
             self.all_inputs = True
-        elif name in scope.maybe:
-            self.maybe.add(name)
         else:
-            self.free.add(name)
-
-
-def _input_of(node: nodes.Node) -> str | None:
-    """Give NAME for inputs.NAME and inputs["NAME"]."""
-    if not isinstance(node, nodes.Getattr | nodes.Getitem):
+            self._note(self.free, name, place)
         return None
-    if not isinstance(node.node, nodes.Name) or node.node.name != INPUTS:
-        return None
-    if isinstance(node, nodes.Getattr):
-        return node.attr
-    return node.arg.value if isinstance(node.arg, nodes.Const) and isinstance(node.arg.value, str) else None
+
+    def _place(self, line: int) -> Place:
+        return Place(line, self._path[-1][0] if self._path else None)
+
+    def _note(self, uses: dict[str, Place], name: str, place: Place) -> None:
+        known = uses.get(name)
+        if known is None or (place.fragment is None and known.fragment is not None):
+            uses[name] = place
+        elif place.fragment == known.fragment:
+            uses[name] = min(place, known, key=lambda use: use.line)
+
+    def _fault(self, message: str, place: Place) -> None:
+        self._faults[TemplateFault(message, place.line, place.fragment)] = None
 
 
 def _set_in(statements: Iterable[nodes.Node]) -> frozenset[str]:
