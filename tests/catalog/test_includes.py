@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from promptkit import Catalog, MessageTemplate, PromptDefinition, load_catalog
 from promptkit._load_catalog import definitions_of
+from promptkit._prepare.plan import plan_of
 from promptkit.errors import Fault, InvalidConfigError
 
 if TYPE_CHECKING:
@@ -153,6 +154,15 @@ def test_names_that_python_takes_for_each_other_are_refused_where_they_are_decla
         ("messages[0].content", 5),
     ]
     assert all("NFKC" in fault.message for fault in faults(root))
+
+
+def test_a_prompt_has_one_hash_whatever_the_line_ends_of_its_fragments(tmp_path: Path) -> None:
+    hashes = set()
+    for index, end in enumerate(("\n", "\r\n", "\r")):
+        files = {"prompts/a.toml": prompt("{% include 't' %}"), "prompts/t": f"one{end}two{end}"}
+        definitions = definitions_of(load_catalog(folder(tmp_path / str(index), files)))
+        hashes.add(plan_of(definitions.prompts["a"], {}, definitions.fragments["a"]).definition_hash)
+    assert len(hashes) == 1
 
 
 def levels(count: int, each: int) -> dict[str, str]:

@@ -12,6 +12,7 @@ from returns.result import Failure, Result, Success
 from promptkit._catalog.lines import Lines, json_lines, repeated_key, toml_lines
 from promptkit._catalog.places import located, written, written_pointer
 from promptkit._values.frozen import UnfitError, frozen_json
+from promptkit._values.templates import with_plain_newlines
 from promptkit.errors import Fault
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def as_text(content: bytes, file: str) -> Result[str, Fault]:
         line = content.count(b"\n", 0, error.start) + 1
         message = f"is not UTF-8: byte {content[error.start]:#04x} at offset {error.start}."
         return Failure(Fault(file=file, line=line, message=message))
-    return Success(text.replace("\r\n", "\n"))
+    return Success(with_plain_newlines(text))
 
 
 def parse_toml(source: SourceFile) -> Result[Document, Fault]:
