@@ -4,6 +4,9 @@ Scopes are those of Jinja2: a loop, a with, a macro, a block and an include have
 not. A name is read from outside if on some way through the template nothing has set it. A fragment is read in the
 place where it is included, so that it finds what is set there. A macro finds what is set when it is called, which is
 where its name is read; one that is defined in a branch counts as called at the end of that branch.
+
+Not found here: a name that is read in an inner block above the place where the block around it sets it. Jinja2 looks
+only for the one that is set, also if one is given from outside; the rendering says so when it comes there.
 """
 
 from __future__ import annotations
