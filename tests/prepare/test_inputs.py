@@ -215,6 +215,13 @@ def test_what_is_attached_and_no_text_is_not_among_the_texts() -> None:
     assert read(of, t="t", x=PNG).unwrap().texts == {"t": "t"}
 
 
+def test_an_attached_image_that_a_template_reads_by_a_computed_name_is_said_to_be_no_text() -> None:
+    of = catalog(user("{% for k in ['x'] %}{{ inputs[k] }}{% endfor %}", "x"), inputs=("x",))
+    request = RunRequest(prompt_id="p", inputs={"x": PNG})
+    failure = complete(selected(of, request), request, {"x": PNG}).failure()
+    assert "the input 'x' was not given as text: add it to the request's inputs" in str(failure)
+
+
 def test_what_only_the_session_uses_is_a_text() -> None:
     of = catalog(user("", "x"), inputs=("x",), session="{{ inputs.x }}")
     assert read(of, x="s").unwrap().texts == {"x": "s"}

@@ -148,7 +148,7 @@ def _explained(error: Exception, absent: str | None) -> str:
             return f"{name!r} is read in an inner block above the place where the template sets it: rename one"
         match text.split("'")[1::2]:
             case [owner, name] if owner.endswith(f"{_Inputs.__name__} object"):
-                return f"the input {name!r} was not given: add it to the request's inputs"
+                return f"the input {name!r} was not given as text: add it to the request's inputs"
             case [owner, name] if owner.endswith("FrozenDict object"):
                 return f"a mapping has no key {name!r}; for a key that may be missing, test it with 'is defined'"
         return PYTHON.sub(lambda found: JSON_NAMES.get(found[1], found[0]), text)
