@@ -70,7 +70,7 @@ class Engine:
             raise InvalidRequestError(msg)
         for name, given, method in (
             ("client", client, "generate"),
-            ("http_client", http_client, "build_request"),
+            ("http_client", http_client, "aclose"),  # which a client that does not await has not
             ("input_reader", input_reader, "read"),
         ):
             if isinstance(given, type):

@@ -81,11 +81,10 @@ def test_links_are_judged_by_where_they_lead(base: Path) -> None:
     (base / "dangling.txt").symlink_to("nowhere")
     (base / "device.txt").symlink_to("/dev/zero")
     (base / "inside.txt").symlink_to("sub/deep.txt")
-    for name in ("out.txt", "relative.txt", "outdir/k.txt", "chain.txt"):
+    for name in ("out.txt", "relative.txt", "outdir/k.txt", "chain.txt", "device.txt"):
         assert why(base / name, base) == "is outside the folder."
     assert why(base / "loop.txt", base).startswith("cannot be read: ")
     assert why(base / "dangling.txt", base).startswith("cannot be read: ")
-    assert why(base / "device.txt", base) == "is not a regular file."
     assert read_confined(base / "inside.txt", within=base, limit=LIMIT) == Success(b"deep")
 
 
@@ -191,4 +190,4 @@ def test_a_file_without_permission_cannot_be_read(base: Path) -> None:
 
 
 def test_a_folder_that_is_gone_has_nothing_inside(base: Path) -> None:
-    assert why(base / "in.txt", base / "gone").startswith("cannot be read: ")
+    assert why(base / "in.txt", base / "gone") == "is outside the folder."

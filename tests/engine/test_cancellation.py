@@ -274,3 +274,34 @@ async def test_a_run_that_was_cancelled_with_its_answer_in_hand_begins_no_repair
     assert isinstance(finished, RunFinished)
     assert (finished.outcome, finished.attempts, finished.repair_calls) == ("cancelled", 1, 0)
     assert sum(isinstance(event, AttemptFinished) for event in recorder.events) == 1
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("times", [1, 2])
+async def test_native_cancellations_leave_no_connection_in_between(
+    stub: StubServer, anyio_backend: str, times: int
+) -> None:
+    del anyio_backend
+    held = Held(ok("Rome."))
+    stub.say(held)
+    async with Engine(small_catalog(stub.base_url, max_concurrency=8)) as engine:
+        for steps in range(50):
+            task = asyncio.ensure_future(engine.run(ask()))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            for _ in range(times):
+                task.cancel()
+                await asyncio.sleep(0)
+            await asyncio.wait([task])
+            assert task.cancelled()
+        assert connections_of(engine) == (0, True)
+        held.free.set()
+        assert (await engine.run(ask())).raw_output == "Rome."
+
+
+def connections_of(engine: Engine) -> tuple[int, bool]:
+    """Count the pools that are still to be closed, and say whether every connection of the others is idle."""
+    shared: Any = engine._shared  # noqa: SLF001  # no one else can see them
+    own = shared._state.clients["server"]._transport._own  # noqa: SLF001
+    connections = [connection for pool in own._pools for connection in pool.transport._pool.connections]  # noqa: SLF001
+    return len(own._spent), all(connection.is_idle() for connection in connections)  # noqa: SLF001

@@ -13,12 +13,14 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import httpx
 import pytest
 
 from promptkit import (
     AuthenticationError,
+    BackendStatusError,
     Catalog,
     ConnectError,
     DisconnectedError,
@@ -33,6 +35,7 @@ from promptkit import (
     RunRequest,
     Secret,
 )
+from promptkit._effects import http_transport
 from promptkit.errors import InvalidRequestError
 from promptkit.testing import ScriptedClient
 from servers.catalogs import small_catalog
@@ -271,7 +274,113 @@ async def test_whatever_a_client_of_the_caller_raises_is_not_seen_as_itself() ->
     assert raised.value.__context__ is None
 
 
+@pytest.mark.parametrize("read", ["aread", "aiter_bytes"])
+async def test_a_reply_that_a_hook_of_the_callers_client_has_read_is_taken_from_it(stub: StubServer, read: str) -> None:
+    async def log(response: httpx.Response) -> None:
+        if read == "aread":
+            await response.aread()
+        else:
+            async for _ in response.aiter_bytes():
+                pass
+
+    packed = gzip.compress(BODY)
+    stub.say(ok("Rome."), http(200, packed, ("content-encoding", "gzip")), error(401))
+    async with httpx.AsyncClient(event_hooks={"response": [log]}) as client:
+        engine = Engine(small_catalog(stub.base_url, retry=ONCE), http_client=client)
+        if read == "aread":
+            assert [(await engine.run(ask())).raw_output for _ in range(2)] == ["Rome.", "Rome."]
+        else:
+            for _ in range(2):
+                with pytest.raises(MalformedReplyError, match="the body is empty"):  # nobody kept it
+                    await engine.run(ask())
+        with pytest.raises(AuthenticationError):
+            await engine.run(ask())
+
+
+async def test_a_hook_that_raises_for_a_status_does_not_hide_the_status(stub: StubServer) -> None:
+    async def strict(response: httpx.Response) -> None:
+        await anyio.lowlevel.checkpoint()
+        response.raise_for_status()
+
+    stub.say(error(500), http(429, b"{}", ("retry-after", "3600")))
+    async with httpx.AsyncClient(event_hooks={"response": [strict]}) as client:
+        engine = Engine(small_catalog(stub.base_url, retry=ONCE), http_client=client)
+        with pytest.raises(BackendStatusError) as raised:
+            await engine.run(ask())
+        assert (raised.value.status, raised.value.transient) == (500, True)
+        assert raised.value.usage is not None
+        assert not raised.value.usage.input_tokens.complete
+        with pytest.raises(RateLimitError) as limited:
+            await engine.run(ask())
+        assert limited.value.retry_after == 3600
+
+
+class OddlyClosing(httpx.AsyncBaseTransport):
+    """Answers with a whole reply whose closing has a time limit or tasks of its own, or never ends."""
+
+    def __init__(self, how: str) -> None:
+        self._how = how
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        how = self._how
+
+        class Stream(httpx.AsyncByteStream):
+            async def __aiter__(self) -> AsyncIterator[bytes]:
+                yield BODY
+
+            async def aclose(self) -> None:
+                if how == "a time limit":
+                    with anyio.move_on_after(0.01):
+                        await anyio.sleep_forever()
+                elif how == "a failing task":
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(anyio.sleep_forever)
+                        tasks.start_soon(self.fail)
+                else:
+                    await anyio.sleep_forever()
+
+            async def fail(self) -> None:
+                raise OSError(how)
+
+        return httpx.Response(200, stream=Stream(), request=request)
+
+
+@pytest.mark.parametrize("how", ["a time limit", "a failing task", "no end"])
+async def test_a_closing_with_limits_and_tasks_of_its_own_ends_and_keeps_the_reply(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("promptkit._effects.http_transport.CLOSING", 0.05)
+    async with httpx.AsyncClient(transport=OddlyClosing(how)) as client:
+        result = await Engine(small_catalog(), http_client=client).run(ask())
+    assert (result.raw_output, result.attempts) == ("Rome.", 1)
+
+
+async def test_the_status_counts_when_the_body_of_an_error_never_comes(
+    stub: StubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("promptkit._effects.http_transport.ERROR_BODY", 0.02)
+
+    def stall(_: object, connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 401 No\r\ncontent-length: 100\r\n\r\n")
+
+    stub.say(stall)
+    async with Engine(small_catalog(stub.base_url)) as engine:
+        with pytest.raises(AuthenticationError):
+            await engine.run(ask())
+    assert len(stub.requests) == 1
+
+
 # ---------------------------------------------------------------- secrets
+
+
+@pytest.mark.parametrize("encoding", ["br", "gzip", "sk-MARK"])
+async def test_a_body_that_cannot_be_unpacked_shows_no_key(stub: StubServer, encoding: str) -> None:
+    stub.say(http(200, b'{"you sent": "Bearer sk-MARK"}', ("content-encoding", encoding)))
+    async with Engine(small_catalog(stub.base_url)) as engine:
+        with pytest.raises(MalformedReplyError) as raised:
+            await engine.run(ask(credential=Secret("sk-MARK")))
+    assert raised.value.excerpt == '{"you sent": "Bearer ***"}'
+    assert "mark" not in repr(raised.value).lower()
 
 
 async def test_no_frame_of_a_failure_holds_the_key(closed_port: int, stub: StubServer) -> None:
@@ -375,6 +484,28 @@ async def test_proxies_of_the_environment_are_used_only_when_the_backend_says_so
         with pytest.raises(ConnectError):
             await engine.run(ask())
     assert len(stub.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("HTTP_PROXY", "foo://x:1"),
+        ("ALL_PROXY", "socks5://127.0.0.1:1"),
+        ("SSL_CERT_FILE", "/no/such/file"),
+    ],
+)
+async def test_what_the_environment_says_wrongly_is_a_request_that_cannot_be_sent(
+    stub: StubServer, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    for name in ("HTTP_PROXY", "ALL_PROXY", "http_proxy", "all_proxy", "NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    http_transport.tls_context.cache_clear()
+    monkeypatch.setenv(variable, value)
+    async with Engine(small_catalog(stub.base_url, trust_env=True)) as engine:
+        with pytest.raises(ConnectError, match=r"cannot be sent: .*variables of the environment") as raised:
+            await engine.run(ask())
+    assert not raised.value.transient
+    http_transport.tls_context.cache_clear()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a full backlog refuses instead of being silent")

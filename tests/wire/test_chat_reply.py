@@ -576,3 +576,10 @@ def test_a_backend_that_echoes_the_key_as_the_reason_shows_it_nowhere() -> None:
     body = encoded(ok("hi", KEY))
     found = read_reply(200, framed(body), body, now=NOW, secret=KEY).unwrap()
     assert found.finish_reason == "***"
+
+
+def test_a_long_cut_answer_with_escaped_quotes_is_looked_through_once() -> None:
+    """Looking from each quotation mark to the end would take minutes."""
+    body = encoded(ok("x"))[:-40] + b'{\\"k\\": 1}' * 300_000
+    found = read_reply(200, [], body, now=NOW).failure()
+    assert type(found) is DisconnectedError

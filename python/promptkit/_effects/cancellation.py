@@ -22,20 +22,47 @@ if TYPE_CHECKING:
 MOST_TURNS = 20
 
 
-async def finish(work: Callable[[], Awaitable[None]]) -> None:
-    """Do the work to its end. A cancellation that arrives meanwhile is delivered at the next await after it."""
+async def finish(work: Callable[[], Awaitable[None]], *, within: float | None = None) -> None:
+    """Do the work to its end. A cancellation that arrives meanwhile is delivered at the next await after it.
+
+    Work of other people, which may have time limits and tasks of its own, is given up after ``within`` seconds.
+    """
     with anyio.CancelScope(shield=True):
         task = asyncio_task()
-        if task is None:
+        if within is None:
+            await (work() if task is None else _finish_here(task, work))
+            return
+        if task is not None:
+            await _finish_apart(task, work, within)
+            return
+        with anyio.move_on_after(within):
             await work()
-        else:
-            await _finish_on_asyncio(task, work)
 
 
-async def _finish_on_asyncio(task: asyncio.Task[object], work: Callable[[], Awaitable[None]]) -> None:
+async def _finish_apart(task: asyncio.Task[object], work: Callable[[], Awaitable[None]], within: float) -> None:
+    """Do the work in a task of its own, which its own time limits can cancel, and which is cancelled after a time."""
+    import asyncio
+
+    async def bounded() -> None:
+        with anyio.move_on_after(within):
+            await work()
+
+    working = asyncio.ensure_future(bounded())
+    cancelled: tuple[object, ...] | None = None
+    while not working.done():
+        try:
+            await asyncio.wait([working])
+        except asyncio.CancelledError as error:
+            cancelled = error.args
+    _deliver(task, cancelled)
+    working.result()
+
+
+async def _finish_here(task: asyncio.Task[object], work: Callable[[], Awaitable[None]]) -> None:
     """Advance the work in this very task, and wait for what it waits for without lending it the task's cancellation.
 
-    A cancelled task cancels the future that it awaits. Here it awaits another one than the work does.
+    A cancelled task cancels the future that it awaits. Here it awaits another one than the work does. Only for work
+    that cancels nothing itself: what such a scope delivers is taken for the task's own cancellation.
     """
     import asyncio
 

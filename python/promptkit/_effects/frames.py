@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PACKAGE = __name__.partition(".")[0] + "."
 
 
-def forget_locals(error: BaseException) -> None:
-    """Clear the variables of this package's finished frames in the traceback of an error, and of those behind it.
-
-    They hold the credential, the observer and the request of the run, and whoever keeps the error would keep them. The
-    lines that a traceback shows are left as they are, and so are frames that still run and those of other people.
-    """
+def chain_of(error: BaseException) -> Iterator[BaseException]:
+    """Give an error, those in its group, and all behind them, each once."""
     left, seen = [error], {id(error)}
     while left:
         found = left.pop()
-        trace = found.__traceback__
-        while trace is not None:
-            if trace.tb_frame.f_globals.get("__name__", "").startswith(PACKAGE):
-                with contextlib.suppress(RuntimeError):  # it still runs
-                    trace.tb_frame.clear()
-            trace = trace.tb_next
+        yield found
         behind = [
             found.__context__,
             found.__cause__,
@@ -31,3 +26,18 @@ def forget_locals(error: BaseException) -> None:
             if other is not None and id(other) not in seen:
                 seen.add(id(other))
                 left.append(other)
+
+
+def forget_locals(error: BaseException) -> None:
+    """Clear the variables of this package's finished frames in the traceback of an error, and of those behind it.
+
+    They hold the credential, the observer and the request of the run, and whoever keeps the error would keep them. The
+    lines that a traceback shows are left as they are, and so are frames that still run and those of other people.
+    """
+    for found in chain_of(error):
+        trace = found.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_globals.get("__name__", "").startswith(PACKAGE):
+                with contextlib.suppress(RuntimeError):  # it still runs
+                    trace.tb_frame.clear()
+            trace = trace.tb_next

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket
 import ssl
@@ -17,6 +18,7 @@ import anyio
 import httpx
 
 from promptkit._effects.cancellation import finish
+from promptkit._effects.frames import chain_of
 from promptkit._wire.redaction import excerpt
 from promptkit.errors import ConnectError, DisconnectedError, EngineStateError, MalformedReplyError
 
@@ -32,6 +34,9 @@ MAX_REPLY_BYTES = 64 * 2**20
 POOL = 8
 KEPT = 5.0  # seconds that a pool may go unused, as the library keeps a connection
 EXCERPT_READ = 4096
+ERROR_BODY = 5.0  # seconds for the body of an error
+CLOSING = 10.0  # seconds for the closing of a response by somebody else's transport
+MEMBERS = 16  # of a gzip body: each is looked for in what the last one left
 LARGE_BODY = 64 * 2**10
 _GZIP = zlib.MAX_WBITS | 16
 _LAYERS = ("_stream", "_httpcore_stream", "_connection")  # what leads from a response's stream to its connection
@@ -73,11 +78,15 @@ class _Pools:
     A client would add cookies, redirects, the credentials of a netrc file, and a third to the cost of a call. Several
     small pools, because the library's looks at each of its connections several times a request: the first one that
     has room is taken, so that few connections serve few calls, and those that are not needed any more are closed.
+
+    A native cancellation can leave a connection of the library's in a state from which it never comes back. So a pool
+    in which a call was cancelled takes no other one, and is closed by the last that uses it.
     """
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._pools: list[_Pool] = []
+        self._spent: list[_Pool] = []
 
     async def tidy(self) -> None:
         """Close the pools that nobody has used for a while. The library closes connections only of one in use."""
@@ -96,12 +105,31 @@ class _Pools:
         pool.in_use += 1
         try:
             yield pool.transport.handle_async_request
+        except Exception:
+            raise
+        except BaseException:
+            if pool in self._pools:
+                self._pools.remove(pool)
+                self._spent.append(pool)
+            raise
         finally:
             pool.in_use -= 1
             pool.used_at = time.monotonic()
 
+    async def settle(self) -> None:
+        """Close the pools in which a call was cancelled and that nobody uses any more."""
+        left = [pool for pool in self._spent if not pool.in_use]
+        if left:
+            self._spent = [pool for pool in self._spent if pool not in left]
+            await finish(lambda: _close_all(left))
+
+    async def close_response(self, response: httpx.Response) -> None:
+        """Close a response of these pools, whose closing waits for nothing of its own."""
+        await finish(lambda: _close(response))
+
     async def aclose(self) -> None:
-        await _close_all(self._pools)
+        pools, self._pools, self._spent = [*self._pools, *self._spent], [], []
+        await _close_all(pools)
 
 
 class _Pool:
@@ -114,11 +142,15 @@ class _Pool:
 
 async def _close_all(pools: Sequence[_Pool]) -> None:
     for pool in pools:
-        await pool.transport.aclose()
+        with contextlib.suppress(Exception):  # one that cannot be closed keeps nothing from the others
+            await pool.transport.aclose()
 
 
 class _Client:
-    """A client: the caller's own, or one that goes through the proxies of the environment."""
+    """A client: the caller's own, or one that goes through the proxies of the environment.
+
+    Its connections are its own: a native cancellation can leave one of them unusable, which a scope of anyio does not.
+    """
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self.client = client
@@ -136,6 +168,13 @@ class _Client:
 
         yield send
 
+    async def settle(self) -> None:
+        """Leave it to the client."""
+
+    async def close_response(self, response: httpx.Response) -> None:
+        """Close a response. The transport may be anybody's: it may wait, with time limits and tasks of its own."""
+        await finish(lambda: _close(response), within=CLOSING)
+
     async def aclose(self) -> None:
         await self.client.aclose()
 
@@ -150,7 +189,8 @@ class HttpTransport:
         self._own: _Pools | _Client | None = None
         self._closed = False
         self._target: tuple[httpx.URL, Mapping[str, str]] | None = None
-        # An attempt is bounded as a whole elsewhere; a pool wait cannot happen, permits are no more than connections.
+        # An attempt is bounded as a whole elsewhere. Own pools have a connection for each permit; a client of the
+        # caller's with fewer makes calls wait inside their attempts.
         self._timeout = httpx.Timeout(None, connect=backend.connect_timeout)
 
     async def post(self, body: Sequence[bytes], credential: Secret | None) -> HttpReply:
@@ -164,23 +204,34 @@ class HttpTransport:
         that is closed or belongs to another event loop. None of them is chained to an error that holds headers, and a
         cancellation comes without the frames of the library, which hold them too.
         """
-        connections = self._usable()
-        await connections.tidy()
         failure: PromptKitError
         response: httpx.Response | None = None
         arrived: list[bytes] = []
+        connections: _Pools | _Client | None = None
         try:
+            connections = self._usable()
+            await connections.tidy()
             with connections.lent(keyed=credential is not None) as send:
                 response = await send(self._request(body, credential))
-                await _read_to_end(response, arrived)
+                if not response.is_stream_consumed:
+                    await _read_to_end(response, arrived, connections)
             return _reply(response, arrived)
+        except EngineStateError:
+            raise
+        except httpx.HTTPStatusError as error:  # of a hook of the caller's client
+            return _reply(error.response, arrived)
         except Exception as error:  # noqa: BLE001  # whatever the library raises, it is not to be seen
             if response is not None and not response.is_success:
                 return _reply(response, arrived)  # of an error the status counts, however little of its body came
-            failure = _failure_of(error, self._backend, response, arrived, borrowed=self._borrowed is not None)
+            seen = excerpt(b"".join(arrived)[:EXCERPT_READ], None if credential is None else credential.reveal())
+            failure = _failure_of(error, self._backend, response, seen, borrowed=self._borrowed is not None)
         except BaseException as error:
-            _forget_frames(error)
+            for found in chain_of(error):
+                found.__traceback__ = None  # these frames hold the request's headers
             raise
+        finally:
+            if connections is not None:
+                await connections.settle()
         # Raised out here, so that the library's error, which holds the headers, is not even its context.
         raise failure
 
@@ -275,23 +326,26 @@ class _Pieces:
 def _tls(backend: Backend) -> ssl.SSLContext | bool:
     if (backend.base_url or "").lower().startswith("http://") and not backend.trust_env:
         return False  # a plain connection verifies nothing, and loading trust takes 26 ms
-    return _tls_context(trust_env=backend.trust_env)
+    return tls_context(trust_env=backend.trust_env)
 
 
 @lru_cache(maxsize=2)
-def _tls_context(*, trust_env: bool) -> ssl.SSLContext:
+def tls_context(*, trust_env: bool) -> ssl.SSLContext:
+    """Load the certificates that are trusted, once a process."""
     return httpx.create_ssl_context(trust_env=trust_env)
 
 
-async def _read_to_end(response: httpx.Response, arrived: list[bytes]) -> None:
+async def _read_to_end(response: httpx.Response, arrived: list[bytes], connections: _Pools | _Client) -> None:
     """Read the raw body, then give the connection back without a moment at which the body could be lost.
 
     Not ``aread``: it awaits the closing itself, and a native cancellation there loses the reply and the connection.
-    What arrives goes into ``arrived``, and a little more than is taken at most.
+    What arrives goes into ``arrived``, and a little more than is taken at most. Of an error the status is known
+    already: its body is waited for a short while only.
     """
     size = 0
+    deadline = math.inf if response.is_success else anyio.current_time() + ERROR_BODY
     try:
-        with anyio.CancelScope() as scope:
+        with anyio.CancelScope(deadline=deadline) as scope:
             async for chunk in response.stream:  # type: ignore[union-attr]  # an async client has an async stream
                 if size > MAX_REPLY_BYTES:
                     scope.cancel()  # not a return: that would leave the library's generators unfinished
@@ -299,7 +353,7 @@ async def _read_to_end(response: httpx.Response, arrived: list[bytes]) -> None:
                     arrived.append(chunk)
                     size += len(chunk)
     finally:
-        await finish(lambda: _close(response))
+        await connections.close_response(response)
 
 
 async def _close(response: httpx.Response) -> None:
@@ -326,6 +380,8 @@ def _refuse_more(response: httpx.Response) -> None:
 
 def _reply(response: httpx.Response, arrived: list[bytes]) -> HttpReply:
     """Unpack a body. The status comes first: of an error only the status counts when its body cannot be read."""
+    if response.is_stream_consumed and not arrived:  # a hook of the caller's client has read and unpacked it
+        return HttpReply(response.status_code, tuple(response.headers.multi_items()), _read_already(response))
     encoding = response.headers.get("content-encoding", "").strip().lower()
     try:
         body = _unpacked(b"".join(arrived), encoding)
@@ -334,6 +390,13 @@ def _reply(response: httpx.Response, arrived: list[bytes]) -> HttpReply:
             raise
         body = b""
     return HttpReply(response.status_code, tuple(response.headers.multi_items()), body)
+
+
+def _read_already(response: httpx.Response) -> bytes:
+    try:
+        return response.content
+    except httpx.ResponseNotRead:  # it was read in pieces that nobody kept
+        return b""
 
 
 def _unpacked(raw: bytes, encoding: str) -> bytes:
@@ -345,7 +408,7 @@ def _unpacked(raw: bytes, encoding: str) -> bytes:
         return raw
     window = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": zlib.MAX_WBITS}.get(encoding)
     if window is None:
-        msg = f"has the content-encoding {encoding[:20]!r}, which was not asked for"
+        msg = "has a content-encoding that was not asked for"
         raise _UnreadableError(msg)
     try:
         return _inflated(raw, window)
@@ -360,7 +423,7 @@ def _unpacked(raw: bytes, encoding: str) -> bytes:
 def _inflated(raw: bytes, window: int) -> bytes:
     pieces: list[bytes] = []
     room = MAX_REPLY_BYTES
-    while raw:
+    for _ in range(MEMBERS):
         unpacking = zlib.decompressobj(window)
         pieces.append(unpacking.decompress(raw, room + 1))
         room -= len(pieces[-1])
@@ -369,14 +432,20 @@ def _inflated(raw: bytes, window: int) -> bytes:
             raise _UnreadableError(msg)
         if not unpacking.eof:
             raise zlib.error
-        raw = unpacking.unused_data  # gzip may have several members
-    return b"".join(pieces)
+        raw = unpacking.unused_data.lstrip(b"\0")  # gzip may have several members, and padding
+        if not raw:
+            return b"".join(pieces)
+    msg = f"is packed in more than {MEMBERS} pieces"
+    raise _UnreadableError(msg)
 
 
 def _failure_of(
-    error: Exception, backend: Backend, response: httpx.Response | None, arrived: list[bytes], *, borrowed: bool
+    error: Exception, backend: Backend, response: httpx.Response | None, seen: str, *, borrowed: bool
 ) -> PromptKitError:
-    """Say what happened in this library's words; the HTTP library's own text may hold a header's value."""
+    """Say what happened in this library's words; the HTTP library's own text may hold a header's value.
+
+    ``seen`` is the beginning of the body, if there is one.
+    """
     where = f"backend {backend.id!r} at {backend.base_url}"
     name = type(error).__name__
     status = None if response is None else response.status_code
@@ -384,9 +453,10 @@ def _failure_of(
         reason = "it did not answer within connect_timeout" if "Timeout" in name else _reason(error)
         return ConnectError(f"cannot connect to {where}: {reason}; check base_url and that it runs", transient=True)
     if isinstance(error, _UnreadableError):
-        seen = excerpt(b"".join(arrived)[:EXCERPT_READ], None)
         return MalformedReplyError(f"{where} sent a body that {error}", status=status, excerpt=seen)
     if isinstance(error, httpx.RemoteProtocolError) and not str(error).startswith(CUT):
+        if response is not None:
+            return MalformedReplyError(f"{where} sent a body that breaks HTTP", status=status, excerpt=seen)
         return MalformedReplyError(f"{where} does not answer in HTTP: check base_url, its scheme and its port")
     if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError | httpx.TimeoutException):
         lost = f"the connection to {where} was lost before the whole reply arrived"
@@ -394,19 +464,17 @@ def _failure_of(
     if borrowed and isinstance(error, RuntimeError):
         problem = "it is closed, or was used on another event loop"
         return EngineStateError(f"the http_client given to this engine cannot be used ({name}): {problem}")
-    return ConnectError(f"the request to {where} cannot be sent: {name}; check base_url and headers", transient=False)
-
-
-def _forget_frames(error: BaseException | None) -> None:
-    """Take the frames away that hold the request's headers."""
-    while error is not None:
-        error.__traceback__ = None
-        error = error.__cause__ or error.__context__
+    if response is not None:
+        broken = f"the reply of {where} was lost while it was read: {name}"
+        return DisconnectedError(broken, transient=True, status=status)
+    others = ", and the variables of the environment for proxies and certificates" if backend.trust_env else ""
+    remedy = f"check base_url and headers{others}"
+    return ConnectError(f"the request to {where} cannot be sent: {name}; {remedy}", transient=False)
 
 
 def _reason(error: BaseException) -> str:
     """Find the operating system's reason under the layers of the libraries."""
-    for cause in _causes(error):
+    for cause in chain_of(error):  # trio tries each address of a host and groups what failed
         if isinstance(cause, ssl.SSLError):
             return f"TLS failed ({cause.reason or type(cause).__name__})"
         if isinstance(cause, socket.gaierror):
@@ -414,12 +482,3 @@ def _reason(error: BaseException) -> str:
         if isinstance(cause, OSError) and cause.errno:
             return os.strerror(cause.errno)
     return "no connection"
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        if isinstance(error, BaseExceptionGroup):  # trio tries each address of a host and groups what failed
-            for inner in error.exceptions:
-                yield from _causes(inner)
-        error = error.__cause__ or error.__context__

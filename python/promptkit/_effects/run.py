@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 Generate = Callable[[GenerationCall], Awaitable[GenerationReply]]
 
 
+MOST_BITS = 64  # of a number that a client gives: others cannot be reckoned with
 ERROR_FIELDS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "transient": ((bool,), "True or False"),
     "status": ((int, NoneType), "an integer or None"),
@@ -347,7 +348,7 @@ def well_formed(error: GenerationError) -> GenerationError:
     """Give the error of a model client, or what is wrong with it where its fields are not what they must be."""
     for name, (kinds, meaning) in ERROR_FIELDS.items():
         value = getattr(error, name, error)
-        if not isinstance(value, kinds):
+        if not isinstance(value, kinds) or (type(value) is int and value.bit_length() > MOST_BITS):
             kind = "missing" if value is error else f"a {type(value).__name__}"
             return GenerationError(
                 f"the model client raised a {type(error).__name__} whose {name} is {kind}: it must be {meaning}"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import anyio
 
+from promptkit._effects.cancellation import finish
 from promptkit._effects.event_loop import current_loop, has_ended
 from promptkit._effects.gate import Gate
 from promptkit._effects.surroundings import Surroundings
@@ -22,6 +24,12 @@ if TYPE_CHECKING:
     from promptkit._values.catalog import Definitions
     from promptkit._values.definitions import Backend
     from promptkit._values.generation import InputReader, ModelClient
+
+
+async def _close_all(clients: list[ClosableClient]) -> None:
+    for client in clients:
+        with contextlib.suppress(Exception):  # one that cannot be closed keeps nothing from the others
+            await client.aclose()
 
 
 class ClosableClient(Protocol):
@@ -158,6 +166,5 @@ class Shared:
         with self._lock:
             embedded, self._embedded = self._embedded, None
         clients = [] if state is None else list(state.clients.values())
-        with anyio.CancelScope(shield=True):
-            for client in (*clients, *([] if embedded is None else [embedded])):
-                await cast("ClosableClient", client).aclose()
+        built_in = [cast("ClosableClient", client) for client in (*clients, *([] if embedded is None else [embedded]))]
+        await finish(lambda: _close_all(built_in))

@@ -25,7 +25,7 @@ BOM = b"\xef\xbb\xbf"
 _PAGE = re.compile(r"\s*(?:<\?xml|<!--|<!doctype\s+html|<html|<head|<body)", re.ASCII | re.IGNORECASE)
 _PAGE_INSIDE = re.compile(r"<(?:!doctype\s+html|html|title)\b", re.ASCII | re.IGNORECASE)
 _STREAM = (b"data:", b"event:", b": ")
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_PIECE = re.compile(rb'"(?:[^"\\]|\\.)*+(?P<close>"?)|[][{}]', re.DOTALL)
 
 
 def read_document(body: bytes) -> Result[Any, str]:
@@ -51,11 +51,15 @@ def ends_inside(body: bytes) -> bool:
     text = _bare(body)
     if not text.startswith((b"{", b"[")):
         return False
-    outside = _STRING.sub(b"", text)
-    if b'"' in outside:
-        return True
-    opened = outside.count(b"{") + outside.count(b"[")
-    return opened > outside.count(b"}") + outside.count(b"]")
+    depth = 0
+    for found in _PIECE.finditer(text):
+        piece = found[0]
+        if piece[:1] == b'"':
+            if not found["close"]:
+                return True
+        else:
+            depth += 1 if piece in b"{[" else -1
+    return depth > 0
 
 
 def integer(value: object) -> int | None:

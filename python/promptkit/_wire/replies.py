@@ -110,7 +110,7 @@ def reason(arrival: Arrival, value: object) -> str | None:
     """Read why the answer ended, as it is: a number or a boolean becomes its JSON text."""
     if isinstance(value, str):
         return redacted(value, arrival.secret)[:_LABEL] if text_fault(value) is None else None
-    return msgspec.json.encode(value).decode() if isinstance(value, bool | int | float) else None
+    return msgspec.json.encode(value).decode()[:_LABEL] if isinstance(value, bool | int | float) else None
 
 
 def label(arrival: Arrival, document: object, name: str) -> str | None:
