@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from promptkit._values.events import deliver
+
 if TYPE_CHECKING:
     from promptkit._values.events import ExecutionEvent, Observer
 
@@ -27,7 +29,7 @@ class Narrator:
         if self._observer is None or self.broken:
             return
         try:
-            self._observer(event)
+            deliver(self._observer, event)
         except BaseException:
             self.broken = True
             raise

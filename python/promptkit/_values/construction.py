@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from promptkit._values.frozen import UnfitError, frozen_json, frozen_mapping, shown
+from promptkit._values.functions import plain_function
 from promptkit._values.kinds import PYTHON, Words, said
 from promptkit.errors import Fault, InvalidConfigError, InvalidRequestError, PromptKitError, near
 
@@ -87,18 +88,6 @@ def _not_chosen(value: Any, choices: tuple[Any, ...]) -> UnfitError:
 
 
 _NEVER_FITS = object()
-CO_COROUTINE = 0x80  # of inspect, which is slow to import
-
-
-def _function(value: Any) -> Any:
-    if getattr(getattr(value, "__code__", None), "co_flags", 0) & CO_COROUTINE:
-        msg = "Expected a plain function, got an async one: it is called, and never awaited"
-        raise UnfitError(msg)
-    if value is None or callable(value):
-        return value
-    hint = ": give its .observe" if callable(getattr(value, "observe", None)) else ""
-    msg = f"Expected a function, got `{type(value).__name__}`{hint}"
-    raise UnfitError(msg)
 
 
 def _json_mapping(value: Any) -> Any:
@@ -146,7 +135,7 @@ def reader_of(annotation: Any) -> Reader:
     if get_origin(annotation) is Mapping and get_args(annotation)[1] is Any:
         return _json_mapping
     if _mentions(annotation, Callable):
-        return _function
+        return plain_function
     return _converter(annotation)
 
 

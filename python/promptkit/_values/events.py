@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
+from promptkit._values.frozen import UnfitError
+from promptkit._values.functions import close, never_runs, plain_function
 from promptkit._values.usage import TokenUsage
+from promptkit.errors import InvalidRequestError
+
+T = TypeVar("T")
 
 Outcome = Literal["completed", "failed", "cancelled"]
 
@@ -87,33 +92,62 @@ ExecutionEvent = RunStarted | AttemptFinished | RetryDelayed | RunFinished
 """What an observer receives: one of the four events, told apart by class (encoded: by "kind")."""
 
 Observer = Callable[[ExecutionEvent], None]
-"""A plain function that is called with each event of a run, synchronously and in order."""
+"""A plain function that is called with each event of a run, synchronously and in order.
+
+It runs on the thread of the event loop, which waits for it. What it raises ends the run, and so does an awaitable that
+it returns: nothing would await that. (A task that it has started is none of the run's business.)
+"""
+
+
+def deliver(observer: Observer, event: ExecutionEvent) -> None:
+    """Call an observer. Raises InvalidRequestError when it returns work that nothing would do."""
+    returned: object = observer(event)  # type: ignore[func-returns-value]  # it returns None as it should, or not
+    if returned is not None and never_runs(returned):
+        close(returned)
+        msg = f"an observer returned a {type(returned).__name__}, which nothing awaits: an observer is a plain function"
+        raise InvalidRequestError(msg)
 
 
 def compose_observers(*observers: Observer | None) -> Observer | None:
     """Make one observer that calls each of these in the given order.
 
     None is skipped, nothing is deduplicated, and with no observer left the result is None. What one raises reaches
-    the run, and the later ones do not see that event.
+    the run, and the later ones do not see that event. Raises InvalidRequestError for what is no plain function.
     """
-    chosen = tuple(observer for observer in observers if observer is not None)
+    chosen = tuple(_plain(observer, "compose_observers") for observer in observers if observer is not None)
     if len(chosen) <= 1:
         return chosen[0] if chosen else None
 
     def composed(event: ExecutionEvent) -> None:
         for observer in chosen:
-            observer(event)
+            deliver(observer, event)
 
     return composed
 
 
 def guard_observer(observer: Observer, on_error: Callable[[Exception], None]) -> Observer:
-    """Make an observer whose exceptions go to ``on_error`` and not to the run."""
+    """Make an observer whose exceptions go to ``on_error`` and not to the run.
+
+    What ``on_error`` raises reaches the run. Raises InvalidRequestError for what is no plain function.
+    """
+    _plain(observer, "guard_observer: observer")
+    _plain(on_error, "guard_observer: on_error")
 
     def guarded(event: ExecutionEvent) -> None:
         try:
-            observer(event)
+            deliver(observer, event)
         except Exception as error:  # noqa: BLE001  # the purpose of the guard
             on_error(error)
 
     return guarded
+
+
+def _plain(value: T, place: str) -> T:
+    try:
+        if plain_function(value) is not None:
+            return value
+        sentence = "Expected a function, got `NoneType`"
+    except UnfitError as error:
+        sentence = str(error)
+    msg = f"{place}: {sentence}"
+    raise InvalidRequestError(msg)

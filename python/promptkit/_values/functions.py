@@ -1,0 +1,53 @@
+"""Functions that applications give: which kind they are, before they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from functools import partial
+from typing import Any
+
+from promptkit._values.frozen import UnfitError
+
+# The flags of code objects, as in inspect, which is slow to import.
+_GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200
+_KINDS = {_COROUTINE: "async", _ASYNC_GENERATOR: "async generator", _GENERATOR: "generator"}
+
+
+def function_kind(function: Any) -> str | None:
+    """Say what a call gives that is no ordinary value: "async", "async generator" or "generator"; None if it is one.
+
+    A partial is what it calls, and a callable object its ``__call__``.
+    """
+    while isinstance(function, partial):
+        function = function.func
+    code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
+    flags = getattr(code, "co_flags", 0)
+    return next((kind for flag, kind in _KINDS.items() if flags & flag), None)
+
+
+def plain_function(value: Any) -> Any:
+    """Read a function that is called and never awaited, or None. Raises UnfitError for others."""
+    if value is None:
+        return None
+    if not callable(value):
+        hint = ": give its .observe" if callable(getattr(value, "observe", None)) else ""
+        msg = f"Expected a function, got `{type(value).__name__}`{hint}"
+        raise UnfitError(msg)
+    kind = function_kind(value)
+    if kind is not None:
+        article = "a" if kind == "generator" else "an"
+        msg = f"Expected a plain function, got {article} {kind} one: it is called, and never awaited"
+        raise UnfitError(msg)
+    return value
+
+
+def never_runs(value: object) -> bool:
+    """Say whether a value is work that nothing does until it is awaited, unlike a task or a future."""
+    return isinstance(value, Awaitable) and not hasattr(value, "add_done_callback")
+
+
+def close(value: object) -> None:
+    """Close what will not be awaited, so that it does not warn."""
+    closing = getattr(value, "close", None)
+    if callable(closing):
+        closing()
