@@ -6,7 +6,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, final
 
-from promptkit._effects.coordination import Coordination
+from promptkit._effects.coordination import Coordination, coordination_of
 from promptkit._effects.credentials import resolve_credential
 from promptkit._effects.frames import forget_locals
 from promptkit._effects.input_files import FolderReader
@@ -236,7 +236,7 @@ class Engine:
         if not isinstance(request, CoordinateRequest):
             msg = f"coordinate: Expected a CoordinateRequest, got `{type(request).__name__}`"
             raise InvalidRequestError(msg)
-        return Coordination(request, self.run)
+        return coordination_of(request, self.run)
 
     async def _payload(self, full: RunRequest) -> Payload:
         prepared = await self._prepared(full)

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, NoReturn, final
+from copy import copy
+from typing import TYPE_CHECKING, Any, NoReturn, Self, final
 
 import anyio
-import msgspec
+from msgspec.structs import force_setattr
 
 from promptkit._effects.cancellation import CancellationCheck
+from promptkit._effects.frames import forget_locals
 from promptkit._machines import coordination as machine
 from promptkit._values.events import compose_observers
+from promptkit._values.functions import close
 from promptkit._values.requests import RunRequest
 from promptkit._values.results import RunResult
 from promptkit._values.turns import ConversationTurn, CoordinateRequest, CoordinationResult
 from promptkit.errors import EngineStateError, InvalidRequestError
+
+if TYPE_CHECKING:
+    from types import CodeType
 
 Execute = Callable[[RunRequest], Awaitable[RunResult]]
 
@@ -30,13 +37,22 @@ class Coordination:
     EngineStateError, and a handle that is dropped without having run a RuntimeWarning. Made by ``Engine.coordinate``.
     """
 
-    __slots__ = ("__weakref__", "_execute", "_request", "_result", "_started")
+    __slots__ = ("__weakref__", "_execute", "_made_at", "_request", "_result", "_started")
+    _execute: Execute
+    _made_at: tuple[CodeType, int]
+    _request: CoordinateRequest
+    _result: CoordinationResult
+    _started: bool
 
-    def __init__(self, request: CoordinateRequest, execute: Execute) -> None:
-        self._request = request
-        self._execute = execute
-        self._result = CoordinationResult()
-        self._started = False
+    def __new__(cls, *_: object, **__: object) -> Self:
+        """Refuse: an engine makes it."""
+        msg = "a Coordination cannot be constructed: engine.coordinate(request) makes one"
+        raise TypeError(msg)
+
+    def __init_subclass__(cls) -> NoReturn:
+        """Refuse to be subclassed."""
+        msg = "Coordination is final"
+        raise TypeError(msg)
 
     def __await__(self) -> Generator[Any, Any, CoordinationResult]:
         """Run, and give the result."""
@@ -59,8 +75,11 @@ class Coordination:
         self._started = True
         try:
             await _Branch(self._request, self._execute, self._keep).lead()
+        except BaseException as error:
+            forget_locals(error)
+            raise
         finally:
-            del self._execute
+            del self._execute, self._request
         return self._result
 
     def _keep(self, result: CoordinationResult) -> None:
@@ -69,7 +88,9 @@ class Coordination:
     def __del__(self) -> None:
         """Warn when nothing was awaited."""
         if not getattr(self, "_started", True):
-            warnings.warn("a coordination was never run: await it", RuntimeWarning, stacklevel=2, source=self)
+            code, line = self._made_at
+            text = "a coordination was never run: await it"
+            warnings.warn_explicit(text, RuntimeWarning, code.co_filename, line, source=self)
 
     def __repr__(self) -> str:
         """Tell the state."""
@@ -79,6 +100,19 @@ class Coordination:
         """Refuse to be pickled or copied."""
         msg = "a Coordination cannot be copied or pickled"
         raise TypeError(msg)
+
+
+def coordination_of(request: CoordinateRequest, execute: Execute) -> Coordination:
+    """Make the handle of a coordination, for the caller of the caller."""
+    coordination: Coordination = object.__new__(Coordination)
+    caller = sys._getframe(2)  # noqa: SLF001  # when the handle is dropped, its maker is long gone from the stack
+    coordination._made_at = caller.f_code, caller.f_lineno  # noqa: SLF001
+    coordination._request, coordination._execute = request, execute  # noqa: SLF001
+    coordination._result, coordination._started = _UNENDED, False  # noqa: SLF001
+    return coordination
+
+
+_UNENDED = CoordinationResult()
 
 
 class _Branch:
@@ -94,7 +128,7 @@ class _Branch:
         self._exchange = request.start
         self._pending: RunResult | None = None
         self._chosen: RunRequest | None = None
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
 
     async def lead(self) -> None:
         """Follow the coordination machine to its end."""
@@ -120,15 +154,21 @@ class _Branch:
                     raise EngineStateError(msg)
 
     async def _checked(self, state: machine.State) -> machine.Step:
-        """Look for a cancellation; with one, keep what was not delivered and let it through."""
+        """Look for a cancellation; with one, keep what was not delivered and let it through.
+
+        An interrupt that strikes here is none of its own, and loses no completed response either.
+        """
         try:
             await self._check()
-        except anyio.get_cancelled_exc_class():
-            _, command = machine.step(state, machine.Cancelled())
+        except BaseException as found:
+            _, command = machine.step(state, machine.CANCELLED)
             if isinstance(command, machine.Withhold) and command.undelivered:
                 self._keep(CoordinationResult(undelivered=self._pending))
+            if self._error is not None:  # its text may be anything, and a cancellation is logged where it ends
+                found.add_note(f"next had raised {type(self._error).__name__}")
+                self._error = None
             raise
-        return machine.step(state, machine.Clear())
+        return machine.step(state, machine.CLEAR)
 
     async def _called(self, remaining: int) -> machine.Input:
         """Call the application: being called is delivery."""
@@ -138,29 +178,53 @@ class _Branch:
             chosen = self._request.next(turn)
             if isinstance(chosen, Awaitable):
                 chosen = await chosen
+        except StopIteration as stop:
+            error = InvalidRequestError("next raised StopIteration: return None to stop")
+            error.__cause__ = stop
+            self._error = error
+            return machine.RAISED
         except Exception as error:  # noqa: BLE001  # any error of the application ends the branch, after the check
             self._error = error
-            return machine.Raised()
+            return machine.RAISED
+        except BaseExceptionGroup as group:
+            if not _errors_and_cancellations(group):
+                raise
+            self._error = group
+            return machine.RAISED
         if not (chosen is None or isinstance(chosen, RunRequest)):
-            kind = type(chosen).__name__
-            self._error = InvalidRequestError(
-                f"next returned a {kind}: it returns a RunRequest to go on, or None to stop"
-            )
-            return machine.Raised()
+            self._error = InvalidRequestError(f"next returned {_named(chosen)}: {_RETURNS}")
+            close(chosen)
+            return machine.RAISED
         self._chosen = chosen
-        return machine.Chose(stop=chosen is None)
+        return machine.STOP if chosen is None else machine.GO_ON
 
     async def _executed(self) -> machine.Input:
         """Run what was chosen, as a continuation of the branch."""
-        if self._chosen is None:
+        chosen, self._chosen = self._chosen, None
+        if chosen is None:
             msg = "the coordination machine executes nothing that was not chosen"
             raise EngineStateError(msg)
-        request = msgspec.structs.replace(
-            self._chosen,
-            continue_from=self._exchange,
-            observer=compose_observers(self._chosen.observer, self._request.observer),
-        )
+        request = copy(chosen)  # its values were checked when it was made, and are frozen
+        force_setattr(request, "continue_from", self._exchange)
+        if self._request.observer is not None:
+            force_setattr(request, "observer", compose_observers(chosen.observer, self._request.observer))
         result = await self._execute(request)
         self._exchange = result.exchange
         self._pending = result
-        return machine.Completed()
+        return machine.COMPLETED
+
+
+_RETURNS = "it returns a RunRequest to go on, or None to stop"
+
+
+def _named(chosen: object) -> str:
+    kind = type(chosen).__name__
+    if isinstance(chosen, Awaitable):
+        return f"a {kind} of a {kind}" if kind == "coroutine" else f"an awaitable that gives a {kind}"
+    return f"a {kind}"
+
+
+def _errors_and_cancellations(group: BaseExceptionGroup[BaseException]) -> bool:
+    """Say whether a group holds nothing that has to go through at once, as an interrupt has."""
+    kinds = (Exception, anyio.get_cancelled_exc_class())
+    return group.split(kinds)[1] is None

@@ -95,6 +95,10 @@ class Completed(msgspec.Struct, frozen=True):
 
 Input = Clear | Cancelled | Chose | Raised | Completed
 
+# What a driver gives again and again.
+CLEAR, CANCELLED, RAISED, COMPLETED = Clear(), Cancelled(), Raised(), Completed()
+GO_ON, STOP = Chose(stop=False), Chose(stop=True)
+
 
 class Check(msgspec.Struct, frozen=True):
     """Look for a cancellation."""
@@ -128,6 +132,8 @@ class Withhold(msgspec.Struct, frozen=True):
 
 Command = Check | Call | Execute | Finish | Propagate | Withhold
 
+_CHECK, _EXECUTE, _PROPAGATE = Check(), Execute(), Propagate()
+
 
 class Step(NamedTuple):
     """The next state, and what to do."""
@@ -141,7 +147,7 @@ def start(additional_turns: int) -> Step:
     if additional_turns < 0:
         msg = f"additional_turns is {additional_turns}: 0 or more"
         raise ValueError(msg)
-    return Step(Checking(remaining=additional_turns, pending=False), Check())
+    return Step(Checking(remaining=additional_turns, pending=False), _CHECK)
 
 
 def step(state: State, event: Input) -> Step:
@@ -152,17 +158,17 @@ def step(state: State, event: Input) -> Step:
         case Checking(), Cancelled():
             return Step(Ended(end="cancelled", undelivered=state.pending), Withhold(state.pending))
         case Choosing(), Chose(stop=stop):
-            return Step(Deciding(remaining=state.remaining, choice="stop" if stop else "request"), Check())
+            return Step(Deciding(remaining=state.remaining, choice="stop" if stop else "request"), _CHECK)
         case Choosing(), Raised():
-            return Step(Deciding(remaining=state.remaining, choice="raised"), Check())
+            return Step(Deciding(remaining=state.remaining, choice="raised"), _CHECK)
         case Deciding(), Cancelled():
             return Step(Ended(end="cancelled"), Withhold(undelivered=False))
         case Deciding(), Clear():
             return _decided(state)
         case Running(), Completed():
-            return Step(Checking(remaining=state.remaining, pending=True), Check())
+            return Step(Checking(remaining=state.remaining, pending=True), _CHECK)
         case Running(), Raised():
-            return Step(Ended(end="failed"), Propagate())
+            return Step(Ended(end="failed"), _PROPAGATE)
         case _:
             msg = f"{type(state).__name__} takes no {type(event).__name__}"
             raise NotInTableError(msg)
@@ -170,9 +176,9 @@ def step(state: State, event: Input) -> Step:
 
 def _decided(state: Deciding) -> Step:
     if state.choice == "raised":
-        return Step(Ended(end="failed"), Propagate())
+        return Step(Ended(end="failed"), _PROPAGATE)
     if state.choice == "stop":
         return Step(Ended(end="stopped"), Finish("stopped"))
     if state.remaining == 0:
         return Step(Ended(end="exhausted"), Finish("exhausted"))
-    return Step(Running(remaining=state.remaining - 1), Execute())
+    return Step(Running(remaining=state.remaining - 1), _EXECUTE)

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from promptkit._values.construction import Checked
+from promptkit._values.construction import Checked, reader_of
 from promptkit._values.events import Observer
 from promptkit._values.exchange import Exchange
-from promptkit._values.frozen import UnfitError
+from promptkit._values.frozen import UnfitError, shown
+from promptkit._values.functions import function_kind
 from promptkit._values.requests import RunRequest
 from promptkit._values.results import RunResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from promptkit._values.construction import Reader
 
 
@@ -33,7 +32,7 @@ class ConversationTurn(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 NextTurn = Callable[[ConversationTurn], RunRequest | Awaitable[RunRequest | None] | None]
-"""Chooses the next request, or None to stop: a plain or an async function."""
+"""Chooses the next request, or None to stop: a plain or an async function, a method, a partial, a callable object."""
 
 
 def _read_start(value: Any) -> Any:
@@ -45,10 +44,23 @@ def _read_start(value: Any) -> Any:
 
 
 def _read_next(value: Any) -> Any:
-    if callable(value):
-        return value
-    msg = f"Expected a function of a ConversationTurn, got `{type(value).__name__}`"
-    raise UnfitError(msg)
+    if not callable(value):
+        msg = f"Expected a function of a ConversationTurn, got `{type(value).__name__}`"
+        raise UnfitError(msg)
+    kind = function_kind(value)
+    if kind in {"generator", "async generator"}:
+        msg = f"Expected a plain or an async function, got {'a' if kind == 'generator' else 'an'} {kind} function"
+        raise UnfitError(msg)
+    return value
+
+
+def _read_turns(value: Any) -> Any:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return reader_of(int)(value)
+    if value < 0:
+        msg = f"is {shown(value)}: 0 or more"
+        raise UnfitError(msg)
+    return int(value)
 
 
 class CoordinateRequest(Checked, frozen=True, kw_only=True, eq=False):
@@ -57,6 +69,9 @@ class CoordinateRequest(Checked, frozen=True, kw_only=True, eq=False):
     ``next`` is called with each completed response, the last permitted one too; with ``additional_turns`` 0 it is
     still called once. The request that it returns continues the branch, whatever its ``continue_from`` says; the rest
     of it is as for ``Engine.run``. ``observer`` receives the events of the continuations, after each request's own.
+
+    ``next`` is called with no lease and no permit held: it may run anything, on the same backend too. To stop, it
+    returns None; a StopIteration that it raises is an InvalidRequestError.
 
     Raises InvalidRequestError, naming the field, for values of the wrong kind.
     """
@@ -69,12 +84,7 @@ class CoordinateRequest(Checked, frozen=True, kw_only=True, eq=False):
     @classmethod
     def special_fields(cls) -> Mapping[str, Reader]:
         """Name the fields that an annotation cannot describe."""
-        return {"start": _read_start, "next": _read_next}
-
-    def problems(self) -> Iterator[tuple[str, str]]:
-        """Check the budget."""
-        if self.additional_turns < 0:
-            yield "additional_turns", f"is {self.additional_turns}: 0 or more"
+        return {"start": _read_start, "next": _read_next, "additional_turns": _read_turns}
 
 
 class CoordinationResult(msgspec.Struct, frozen=True, kw_only=True):
