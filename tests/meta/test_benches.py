@@ -58,3 +58,21 @@ async def test_preparation_is_measured_beside_the_rendering_of_the_same_texts(mo
     for function, calls in measured.values():
         assert await preparation.timed(function, 1) > 0
         assert calls
+
+
+@pytest.mark.anyio
+async def test_the_coordinator_is_measured_beside_the_same_runs_in_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHES))
+    import coordination
+    from promptkit import Engine
+
+    engine = Engine(coordination.CATALOG, client=coordination._Client())  # noqa: SLF001  # the bench's own
+    start = (await engine.run(coordination.request())).exchange
+    histories = [
+        (await function(engine, start, 3)).details().messages
+        for function in (coordination.in_a_loop, coordination.coordinated)
+    ]
+    assert histories[0] == histories[1]
+    assert len(histories[0]) == 2 + 2 * 3
+    figures = await coordination.measure(rounds=1, turns=2)
+    assert figures["beyond"] == figures["coordinated"] - figures["in_a_loop"]

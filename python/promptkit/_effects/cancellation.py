@@ -7,6 +7,8 @@ single checkpoint.
 
 from __future__ import annotations
 
+import math
+import sys
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -115,8 +117,8 @@ class CancellationCheck:
     """Finds a cancellation of the await that it was made in, however it came."""
 
     def __init__(self) -> None:
-        task = asyncio_task()
-        self._requests_before = 0 if task is None else task.cancelling()
+        self._task = asyncio_task()
+        self._requests_before = 0 if self._task is None else self._task.cancelling()
 
     @property
     def pending(self) -> bool:
@@ -128,11 +130,22 @@ class CancellationCheck:
 
     async def __call__(self) -> None:
         """Raise the cancellation if there is one, with its identity: the event loop's own exception."""
-        while anyio.current_effective_deadline() <= anyio.current_time():
+        if self._task is None:
+            await _check_on_trio()
+            return
+        while (deadline := anyio.current_effective_deadline()) != math.inf and deadline <= anyio.current_time():
             await anyio.lowlevel.checkpoint()
-        await anyio.lowlevel.checkpoint()
-        await anyio.lowlevel.checkpoint()
+        sleep: Any = sys.modules["asyncio"].sleep  # what anyio's checkpoint is, without a search for the event loop
+        await sleep(0)
+        await sleep(0)
         # Last: a scope takes only the cancellation that it made itself, and one that is pending must not come twice.
-        task = asyncio_task()
-        if task is not None and task.cancelling() > self._requests_before:
+        if self._task.cancelling() > self._requests_before:
             raise anyio.get_cancelled_exc_class()
+
+
+async def _check_on_trio() -> None:
+    trio: Any = sys.modules["trio"]  # itself, for the same reason: checks are most of what a coordinated turn costs
+    while (deadline := trio.current_effective_deadline()) != math.inf and deadline <= trio.current_time():
+        await trio.lowlevel.checkpoint()
+    await trio.lowlevel.cancel_shielded_checkpoint()
+    await trio.lowlevel.checkpoint()

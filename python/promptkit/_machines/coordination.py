@@ -21,9 +21,12 @@ A turn is spent when it starts, even if its preparation fails. An input that the
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 Choice = Literal["request", "stop", "raised"]
 End = Literal["stopped", "exhausted", "failed", "cancelled"]
@@ -152,29 +155,14 @@ def start(additional_turns: int) -> Step:
 
 def step(state: State, event: Input) -> Step:
     """Take one input."""
-    match state, event:
-        case Checking(), Clear():
-            return Step(Choosing(remaining=state.remaining), Call(state.remaining))
-        case Checking(), Cancelled():
-            return Step(Ended(end="cancelled", undelivered=state.pending), Withhold(state.pending))
-        case Choosing(), Chose(stop=stop):
-            return Step(Deciding(remaining=state.remaining, choice="stop" if stop else "request"), _CHECK)
-        case Choosing(), Raised():
-            return Step(Deciding(remaining=state.remaining, choice="raised"), _CHECK)
-        case Deciding(), Cancelled():
-            return Step(Ended(end="cancelled"), Withhold(undelivered=False))
-        case Deciding(), Clear():
-            return _decided(state)
-        case Running(), Completed():
-            return Step(Checking(remaining=state.remaining, pending=True), _CHECK)
-        case Running(), Raised():
-            return Step(Ended(end="failed"), _PROPAGATE)
-        case _:
-            msg = f"{type(state).__name__} takes no {type(event).__name__}"
-            raise NotInTableError(msg)
+    row = _TABLE.get((type(state), type(event)))
+    if row is None:
+        msg = f"{type(state).__name__} takes no {type(event).__name__}"
+        raise NotInTableError(msg)
+    return row(state, event)
 
 
-def _decided(state: Deciding) -> Step:
+def _decided(state: Deciding, _: Clear) -> Step:
     if state.choice == "raised":
         return Step(Ended(end="failed"), _PROPAGATE)
     if state.choice == "stop":
@@ -182,3 +170,22 @@ def _decided(state: Deciding) -> Step:
     if state.remaining == 0:
         return Step(Ended(end="exhausted"), Finish("exhausted"))
     return Step(Running(remaining=state.remaining - 1), _EXECUTE)
+
+
+def _chosen(state: Choosing, event: Chose) -> Step:
+    return Step(Deciding(remaining=state.remaining, choice="stop" if event.stop else "request"), _CHECK)
+
+
+# A lookup, and no match of classes, which asks for every row in turn: of a turn this was a third.
+_TABLE: Mapping[tuple[type[State], type[Input]], Callable[[Any, Any], Step]] = {
+    (Checking, Clear): lambda state, _: Step(Choosing(remaining=state.remaining), Call(state.remaining)),
+    (Checking, Cancelled): lambda state, _: Step(
+        Ended(end="cancelled", undelivered=state.pending), Withhold(state.pending)
+    ),
+    (Choosing, Chose): _chosen,
+    (Choosing, Raised): lambda state, _: Step(Deciding(remaining=state.remaining, choice="raised"), _CHECK),
+    (Deciding, Cancelled): lambda _, __: Step(Ended(end="cancelled"), Withhold(undelivered=False)),
+    (Deciding, Clear): _decided,
+    (Running, Completed): lambda state, _: Step(Checking(remaining=state.remaining, pending=True), _CHECK),
+    (Running, Raised): lambda _, __: Step(Ended(end="failed"), _PROPAGATE),
+}
