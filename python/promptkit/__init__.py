@@ -37,7 +37,7 @@ from promptkit._values.generation import (
     InputReader,
     ModelClient,
 )
-from promptkit._values.group import ExecutionGroupMember, ExecutionGroupSummary
+from promptkit._values.group import ExecutionGroupMember, ExecutionGroupSummary, summary_table
 from promptkit._values.json import JSON
 from promptkit._values.messages import CacheControl, ContentPart, FilePart, ImagePart, Message, Role, TextPart
 from promptkit._values.requests import Input, RunRequest
@@ -162,4 +162,5 @@ __all__ = [
     "compose_observers",
     "guard_observer",
     "load_catalog",
+    "summary_table",
 ]

@@ -36,6 +36,7 @@ from promptkit import (
     Setting,
     TokenCount,
     load_catalog,
+    summary_table,
 )
 from promptkit.coordination import Check, Clear, start, step
 from promptkit.testing import EventRecorder, ScriptedClient
@@ -112,6 +113,7 @@ async def converse(catalog: Catalog) -> None:
         assert_type(await second.run(), CoordinationResult)
         assert_type(first.result.outcome == "stopped", bool)
     assert_type(group.snapshot(), ExecutionGroupSummary)
+    assert_type(summary_table({"all": group.snapshot()}), str)
 
 
 async def look(engine: Engine, request: RunRequest) -> None:

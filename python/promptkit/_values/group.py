@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from promptkit._values.usage import TokenUsage
+from promptkit.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class ExecutionGroupMember(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,7 +24,7 @@ class ExecutionGroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The totals of a group at one moment, from the terminal events seen.
 
     ``members`` have no promised order. ``terminal_coverage_complete`` says that no member is without a terminal
-    event; it says nothing about runs to come.
+    event; it says nothing about runs to come. ``str`` gives one line for people.
     """
 
     members: tuple[ExecutionGroupMember, ...]
@@ -27,3 +33,53 @@ class ExecutionGroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     transient_retries: int
     repair_calls: int
     usage: TokenUsage
+
+    def __str__(self) -> str:
+        """Give one line: what is not known is "unknown", and what may be more is "at least" so much."""
+        unfinished = sum(not member.terminal_observed for member in self.members)
+        beside = f" ({unfinished} not seen to end)" if unfinished else ""
+        said = zip(_COUNTS, _counts(self), strict=True)
+        counts = ", ".join(f"{count} {name if count.split()[-1] == '1' else plural}" for (name, plural), count in said)
+        runs = f"{len(self.members)} run{'' if len(self.members) == 1 else 's'}"
+        return f"{runs}{beside}: {counts}; tokens: " + ", ".join(
+            f"{name} {count}" for name, count in zip(_TOKENS, _tokens(self), strict=True)
+        )
+
+
+_COUNTS = (("attempt", "attempts"), ("retry", "retries"), ("repair", "repairs"))
+_TOKENS = ("input", "output", "cache read", "cache write", "reasoning")
+
+
+def _counts(summary: ExecutionGroupSummary) -> tuple[str, ...]:
+    bound = "" if summary.terminal_coverage_complete else "at least "
+    numbers = (summary.attempts, summary.transient_retries, summary.repair_calls)
+    return tuple(f"{bound}{number}" for number in numbers)
+
+
+def _tokens(summary: ExecutionGroupSummary) -> tuple[str, ...]:
+    """A member without a terminal makes every known number a lower bound, complete as it may be in itself."""
+    counts = (getattr(summary.usage, name) for name in summary.usage.__struct_fields__)
+    covered = summary.terminal_coverage_complete
+    return tuple(str(count) if covered or not count.known else f"at least {count.value}" for count in counts)
+
+
+def summary_table(summaries: Mapping[str, ExecutionGroupSummary]) -> str:
+    """Give a text table of groups, one a line, by the names that they are given.
+
+    Unknown counts are "unknown" and partial ones "at least" so much, as in ``str(summary)``. There is no line of
+    totals: a run may be a member of several groups. Lines are equally long, and the last ends without a newline.
+    Raises InvalidRequestError for what is no ExecutionGroupSummary: take ``group.snapshot()``.
+    """
+    rows = [("", "runs", *(plural for _, plural in _COUNTS), *_TOKENS)]
+    for name, summary in summaries.items():
+        if not isinstance(summary, ExecutionGroupSummary):
+            msg = f"summary_table: {name!r} is a {type(summary).__name__}: take group.snapshot()"
+            raise InvalidRequestError(msg)
+        ended = sum(member.terminal_observed for member in summary.members)
+        runs = f"{len(summary.members)}" + ("" if ended == len(summary.members) else f" ({ended} ended)")
+        rows.append((name, runs, *_counts(summary), *_tokens(summary)))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join((first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))))
+        for first, *rest in rows
+    )
