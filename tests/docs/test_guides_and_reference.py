@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(page for part in ("guides", "reference") for page in (ROOT / "docs" / part).glob("*.md"))
-LANGUAGES = {"python", "toml", "json", "text", "sh"}
+LANGUAGES = {"python", "toml", "json", "text", "sh", "mermaid"}
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 UPDATE = "PROMPTKIT_UPDATE_DOCS" in os.environ  # write what programs print into the pages instead of comparing it
 
@@ -106,7 +106,7 @@ def test_every_file_and_program_of_a_page_does_what_the_page_says(
             outputs.append((fence, said))
             said = None
         else:
-            assert fence.language in {"text", "sh"}, f"a {fence.language} fence without the name of its file"
+            assert fence.language in {"text", "sh", "mermaid"}, f"a {fence.language} fence without the name of its file"
     if UPDATE:
         for fence, text in reversed(outputs):
             source = source[: fence.start] + text + source[fence.start + len(fence.body) :]
