@@ -404,6 +404,32 @@ async def test_two_hundred_coordinators_at_concurrency_four_finish_with_the_righ
     assert (counts.running, counts.waiting) == (0, 0)
 
 
+async def test_observers_run_without_a_permit_and_with_a_lease_only_between_the_attempts_and_next_with_neither() -> (
+    None
+):
+    engine, _, first = await scene(transient(), "one", max_concurrency=1, max_waiting=0)
+    held: list[tuple[str, int, int]] = []
+
+    def note(where: str) -> None:
+        counts = engine.inspect_backend("server")
+        held.append((where, counts.running, counts.waiting))
+
+    def choose(turn: ConversationTurn) -> RunRequest | None:
+        note("next")
+        return MORE if turn.result is None else None
+
+    await coordinated(engine, first.exchange, choose, observer=lambda event: note(type(event).__name__))
+    assert held == [
+        ("next", 0, 0),
+        ("RunStarted", 0, 0),
+        ("AttemptFinished", 0, 1),
+        ("RetryDelayed", 0, 1),
+        ("AttemptFinished", 0, 1),
+        ("RunFinished", 0, 0),
+        ("next", 0, 0),
+    ]
+
+
 # ---------------------------------------------------------------- groups
 
 

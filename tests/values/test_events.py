@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from promptkit import (
+    CoordinateRequest,
     Engine,
     ExecutionGroup,
     InvalidRequestError,
@@ -19,6 +20,8 @@ from promptkit import (
     compose_observers,
     guard_observer,
 )
+from promptkit._history import Turn
+from promptkit._values.exchange import exchange_of
 from promptkit.testing import EventRecorder, ScriptedClient
 from servers.catalogs import small_catalog
 
@@ -58,8 +61,12 @@ NEVER_AWAITED = [
     generating,
     yielding,
 ]
+EXCHANGE = exchange_of(Turn(None, [("user", "q", None)]).capture("r", "a"))
 PLACES: dict[str, Callable[[Any], object]] = {
     "RunRequest.observer": lambda observer: RunRequest(prompt_id="ask", observer=observer),
+    "CoordinateRequest.observer": lambda observer: CoordinateRequest(
+        start=EXCHANGE, additional_turns=1, next=lambda _: None, observer=observer
+    ),
     "compose_observers": lambda observer: compose_observers(EventRecorder(), observer),
     "compose_observers alone": compose_observers,
     "guard_observer": lambda observer: guard_observer(observer, lambda _: None),
