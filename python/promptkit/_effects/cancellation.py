@@ -125,8 +125,7 @@ class CancellationCheck:
         """Whether there is one, as far as can be told without letting others go first."""
         if anyio.current_effective_deadline() <= anyio.current_time():
             return True
-        task = asyncio_task()
-        return task is not None and task.cancelling() > self._requests_before
+        return self._task is not None and self._task.cancelling() > self._requests_before
 
     async def __call__(self) -> None:
         """Raise the cancellation if there is one, with its identity: the event loop's own exception."""
