@@ -38,7 +38,7 @@ from promptkit import (
 from promptkit._effects.gate import Gate, Lease
 from promptkit._effects.shared import Shared
 from promptkit.testing import EventRecorder, ScriptedClient
-from servers.catalogs import small_catalog
+from servers.catalogs import small_catalog, team_catalog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -362,6 +362,44 @@ async def test_a_consumer_assesses_each_turn_with_nested_calls_at_capacity_one_a
     assert [group.snapshot().usage.input_tokens.value for group in (turns, assessments)] == [20, 30]
     assert assessments.snapshot().repair_calls == 1
     client.assert_exhausted()
+
+
+async def test_a_callback_may_run_coordinate_and_use_a_view_inside_itself_at_capacity_one() -> None:
+    engine = Engine(team_catalog(max_concurrency=1, max_waiting=0), client=ScriptedClient(*["yes"] * 5))
+    team = engine.scoped("team")
+    bare = RunRequest(prompt_id="bare", profile="warm", capture_exchange=True)
+    first = await team.run(bare)
+    done: list[str] = []
+
+    async def inner(turn: ConversationTurn) -> RunRequest | None:
+        done.append((await team.run(bare)).prompt_id)
+        return bare if turn.remaining_turns else None
+
+    async def outer(turn: ConversationTurn) -> RunRequest | None:
+        if turn.result is not None:
+            return None
+        nested = await coordinated(team, turn.exchange, inner, 1)
+        done.append(nested.outcome)
+        return bare
+
+    assert (await coordinated(team, first.exchange, outer)).outcome == "stopped"
+    assert done == ["team/bare", "team/bare", "stopped"]
+
+
+async def test_siblings_that_compete_for_one_permit_with_nested_runs_all_finish() -> None:
+    engine = Engine(small_catalog(max_concurrency=1, max_waiting=4), client=ScriptedClient(*["yes"] * 21))
+    start = (await engine.run(ASK)).exchange
+    group = ExecutionGroup()
+
+    async def choose(turn: ConversationTurn) -> RunRequest | None:
+        if turn.result is not None:
+            await engine.run(RunRequest(prompt_id="more", continue_from=turn.exchange, observer=group.observe))
+        return MORE if turn.remaining_turns else None
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(5):
+            tasks.start_soon(coordinated(engine, start, choose, 2, observer=group.observe).run)
+    assert (len(group.snapshot().members), group.snapshot().attempts) == (20, 20)
 
 
 async def test_two_hundred_coordinators_at_concurrency_four_finish_with_the_right_totals() -> None:
