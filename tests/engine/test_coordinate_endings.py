@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
+import io
 import sys
 import types
 import warnings
@@ -194,6 +195,14 @@ async def test_a_coroutine_of_a_coroutine_is_refused_by_name_and_closed() -> Non
     with pytest.raises(InvalidRequestError, match="next returned a coroutine of a coroutine"):
         await coordinate(engine, start, of_a_coroutine)
     gc.collect()  # a coroutine that was never awaited would warn here
+
+
+async def test_what_next_returns_by_mistake_is_not_closed() -> None:
+    engine, start = await started()
+    mistaken = io.StringIO()
+    with pytest.raises(InvalidRequestError, match="next returned a StringIO"):
+        await coordinate(engine, start, lambda _: mistaken)
+    assert not mistaken.closed
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import unittest.mock
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +92,22 @@ def test_what_is_no_function_is_refused_as_an_observer(place: str) -> None:
 def test_the_handler_of_a_guard_is_a_plain_function_too() -> None:
     with pytest.raises(InvalidRequestError, match="guard_observer: on_error: Expected a plain function"):
         guard_observer(EventRecorder(), asynchronous)  # type: ignore[arg-type]
+
+
+class Anything:
+    def __getattr__(self, name: str) -> Anything:
+        return self
+
+    def __call__(self, event: object) -> None:
+        pass
+
+
+def test_an_object_that_has_every_attribute_and_doubles_of_functions_are_taken_for_what_they_are() -> None:
+    plain: Any
+    for plain in (Anything(), unittest.mock.Mock(return_value=None), EventRecorder, [].append):
+        assert compose_observers(plain) is plain
+    with pytest.raises(InvalidRequestError, match="got an async one"):
+        compose_observers(unittest.mock.AsyncMock())
 
 
 def returning(event: object) -> Any:

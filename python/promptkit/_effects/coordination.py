@@ -15,7 +15,7 @@ from promptkit._effects.cancellation import CancellationCheck
 from promptkit._effects.frames import forget_locals
 from promptkit._machines import coordination as machine
 from promptkit._values.events import compose_observers
-from promptkit._values.functions import close
+from promptkit._values.functions import give_up
 from promptkit._values.requests import RunRequest
 from promptkit._values.results import RunResult
 from promptkit._values.turns import ConversationTurn, CoordinateRequest, CoordinationResult
@@ -193,7 +193,7 @@ class _Branch:
             return machine.RAISED
         if not (chosen is None or isinstance(chosen, RunRequest)):
             self._error = InvalidRequestError(f"next returned {_named(chosen)}: {_RETURNS}")
-            close(chosen)
+            give_up(chosen)
             return machine.RAISED
         self._chosen = chosen
         return machine.STOP if chosen is None else machine.GO_ON

@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from promptkit._values.frozen import UnfitError
-from promptkit._values.functions import close, never_runs, plain_function
+from promptkit._values.functions import give_up, never_runs, plain_function
 from promptkit._values.usage import TokenUsage
 from promptkit.errors import InvalidRequestError
 
@@ -103,7 +103,7 @@ def deliver(observer: Observer, event: ExecutionEvent) -> None:
     """Call an observer. Raises InvalidRequestError when it returns work that nothing would do."""
     returned: object = observer(event)  # type: ignore[func-returns-value]  # it returns None as it should, or not
     if returned is not None and never_runs(returned):
-        close(returned)
+        give_up(returned)
         msg = f"an observer returned a {type(returned).__name__}, which nothing awaits: an observer is a plain function"
         raise InvalidRequestError(msg)
 

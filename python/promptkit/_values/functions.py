@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,8 @@ def function_kind(function: Any) -> str | None:
         function = function.func
     code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
     flags = getattr(code, "co_flags", 0)
+    if not isinstance(flags, int):  # of an object that has every attribute
+        return None
     return next((kind for flag, kind in _KINDS.items() if flags & flag), None)
 
 
@@ -46,8 +48,7 @@ def never_runs(value: object) -> bool:
     return isinstance(value, Awaitable) and not hasattr(value, "add_done_callback")
 
 
-def close(value: object) -> None:
-    """Close what will not be awaited, so that it does not warn."""
-    closing = getattr(value, "close", None)
-    if callable(closing):
-        closing()
+def give_up(value: object) -> None:
+    """Close a coroutine that will not be awaited, so that it does not warn. Anything else is left alone."""
+    if isinstance(value, Coroutine):
+        value.close()
