@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import functools
 import gc
 import io
 import sys
+import time
 import types
 import warnings
 import weakref
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 import pytest
 import sniffio
 
@@ -270,6 +273,17 @@ async def test_the_warning_about_a_dropped_coordination_says_where_it_was_made()
         warnings.simplefilter("always")
         elsewhere()
     assert [(w.filename, w.lineno) for w in caught] == [(__file__, line)]
+
+
+async def test_a_thread_may_begin_with_coordinate() -> None:
+    engine, start = await started()
+    request = CoordinateRequest(start=start, additional_turns=0, next=lambda _: None)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        _thread.start_new_thread(engine.coordinate, (request,))
+        while not caught:
+            await anyio.to_thread.run_sync(time.sleep, 0.001)
+    assert "never run" in str(caught[0].message)
 
 
 class Application:

@@ -105,7 +105,9 @@ class Coordination:
 def coordination_of(request: CoordinateRequest, execute: Execute) -> Coordination:
     """Make the handle of a coordination, for the caller of the caller."""
     coordination: Coordination = object.__new__(Coordination)
-    caller = sys._getframe(2)  # noqa: SLF001  # when the handle is dropped, its maker is long gone from the stack
+    # When the handle is dropped, its maker is long gone from the stack. A thread may begin with the engine's method.
+    maker = sys._getframe(1)  # noqa: SLF001
+    caller = maker.f_back or maker
     coordination._made_at = caller.f_code, caller.f_lineno  # noqa: SLF001
     coordination._request, coordination._execute = request, execute  # noqa: SLF001
     coordination._result, coordination._started = _UNENDED, False  # noqa: SLF001
