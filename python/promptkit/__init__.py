@@ -4,6 +4,8 @@ Run prompts of a catalog against model backends; continue what they answered, on
 branch through a bounded number of turns; and know what it all used.
 """
 
+from promptkit._blocking_engine import BlockingEngine
+from promptkit._effects.blocking_coordination import BlockingCoordination
 from promptkit._effects.coordination import Coordination
 from promptkit._effects.execution_group import ExecutionGroup
 from promptkit._effects.prepared_execution import PreparedExecution
@@ -84,6 +86,8 @@ __all__ = [
     "Backend",
     "BackendDetails",
     "BackendStatusError",
+    "BlockingCoordination",
+    "BlockingEngine",
     "CacheControl",
     "CapacityError",
     "Catalog",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -85,14 +86,19 @@ class Shared:
         self._state: LoopState | None = None
         self._embedded: EmbeddedClient | None = None
         self._closed = False
+        self._process = os.getpid()
         self._lock = threading.Lock()
 
     @contextmanager
     def entered(self) -> Iterator[LoopState]:
         """Do a piece of work on the running event loop; closing waits for it.
 
-        Raises EngineStateError when the engine is closed, or serves another loop that still runs.
+        Raises EngineStateError when the engine is closed, was made before a fork, or serves another loop that still
+        runs.
         """
+        if os.getpid() != self._process:  # the lock may have been held when the process was forked
+            msg = "this engine was made before a fork: make a new one in the child"
+            raise EngineStateError(msg)
         loop = current_loop()
         with self._lock:
             if self._closed:
@@ -150,7 +156,12 @@ class Shared:
         return HttpClient(backend, self._http_client, self.surroundings)
 
     async def aclose(self) -> None:
-        """Refuse new runs, wait for those that were admitted, then close the built-in clients."""
+        """Refuse new runs, wait for those that were admitted, then close the built-in clients.
+
+        In the child of a fork it does nothing: what there is to close is the parent's.
+        """
+        if os.getpid() != self._process:
+            return
         loop = current_loop()
         with self._lock:
             self._closed = True

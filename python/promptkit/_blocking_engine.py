@@ -1,0 +1,188 @@
+"""The engine for people without an event loop: each function of ``Engine``, as one that blocks."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Self, TypeVar, final
+
+from promptkit._effects.blocking_coordination import BlockingCoordination, coordination_of
+from promptkit._effects.loop_thread import Call, LoopOwner, deadline_after
+from promptkit._engine import MAX_INPUT_BYTES, Engine
+from promptkit._values.turns import CoordinateRequest
+from promptkit.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from os import PathLike
+    from types import TracebackType
+
+    import httpx
+
+    from promptkit._effects.prepared_execution import PreparedExecution
+    from promptkit._load_catalog import Catalog
+    from promptkit._values.details import BackendDetails, ProfileDetails, PromptDetails
+    from promptkit._values.generation import InputReader, ModelClient
+    from promptkit._values.requests import RunRequest
+    from promptkit._values.results import PreparedRun, RunResult
+
+T = TypeVar("T")
+
+
+@final
+class BlockingEngine:
+    """Runs the prompts of a catalog, for people without an event loop. Close it, or use ``with``.
+
+    Takes what ``Engine`` takes. Many threads may call it and share its capacity. It runs an event loop of its own in a
+    thread, from the first call until ``close``; an engine that is dropped, or left to the end of the program, cancels
+    what is in flight and is a ResourceWarning.
+
+    Ctrl-C in a call cancels its run, and leaves as KeyboardInterrupt when that has ended; a second one leaves at once.
+    The engine stays usable.
+
+    Observers and model clients run in the engine's own thread: they must not call back, which is an EngineStateError.
+    So is each method where an event loop runs in the thread (there is ``Engine``), and in the child of a fork.
+    """
+
+    __slots__ = ("__weakref__", "_engine", "_is_view", "_owner")
+    _engine: Engine
+    _is_view: bool
+    _owner: LoopOwner
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        *,
+        client: ModelClient | None = None,
+        http_client: httpx.AsyncClient | None = None,
+        inputs: str | PathLike[str] | None = None,
+        input_reader: InputReader | None = None,
+        max_input_bytes: int = MAX_INPUT_BYTES,
+    ) -> None:
+        """Take the catalog; nothing is started, opened or sent yet."""
+        self._engine = Engine(
+            catalog,
+            client=client,
+            http_client=http_client,
+            inputs=inputs,
+            input_reader=input_reader,
+            max_input_bytes=max_input_bytes,
+        )
+        self._owner = LoopOwner(self._engine.aclose)
+        self._is_view = False
+
+    def __enter__(self) -> Self:
+        """Give the engine itself."""
+        self._owner.expect_usable()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close. After Ctrl-C, or another exception that is no Exception, cancel what is in flight first."""
+        self._close(cancel=kind is not None and not issubclass(kind, Exception))
+
+    def close(self) -> None:
+        """Refuse new calls, wait for those in flight, then close what the engine made, and end its thread.
+
+        Ctrl-C while it waits cancels them, and leaves when all is closed. A second call waits for the same end. On a
+        view it does nothing. Raises EngineStateError where an event loop runs in this thread, the engine's own too.
+        """
+        self._close(cancel=False)
+
+    def scoped(self, namespace: str) -> BlockingEngine:
+        """Give a view of this engine: below ``namespace`` are the ids of what is asked of it, as for ``Engine.scoped``.
+
+        A view shares capacity and thread with its engine. Raises InvalidRequestError for what is not a namespace.
+        """
+        self._owner.expect_usable()
+        view = object.__new__(BlockingEngine)
+        view._engine = self._engine.scoped(namespace)
+        view._owner = self._owner
+        view._is_view = True
+        return view
+
+    def inspect_prompt(self, prompt_id: str) -> PromptDetails:
+        """Show a prompt as it is defined: the source of its templates, its contract, its hash, its file.
+
+        Raises UnknownPromptError, with a near miss.
+        """
+        self._owner.expect_usable()
+        return self._engine.inspect_prompt(prompt_id)
+
+    def inspect_profile(self, profile_id: str) -> ProfileDetails:
+        """Show a profile, with each setting of it and of its backend, and where that comes from.
+
+        Raises UnknownProfileError, with a near miss.
+        """
+        self._owner.expect_usable()
+        return self._engine.inspect_profile(profile_id)
+
+    def inspect_backend(self, backend_id: str) -> BackendDetails:
+        """Show how a backend is configured and how busy it is now.
+
+        Raises UnknownBackendError, with a near miss.
+        """
+        self._owner.expect_usable()
+        return self._engine.inspect_backend(backend_id)
+
+    def validate_request(self, request: RunRequest) -> None:
+        """Prepare a request and forget it. Raises what ``prepare`` raises; calls no model."""
+        self._perform(partial(self._engine.validate_request, request))
+
+    def prepare(self, request: RunRequest) -> PreparedRun:
+        """Show exactly what ``run`` would send. Calls no model, takes no capacity, emits no event.
+
+        Raises InvalidRequestError or a subclass of it: an unknown id, a value that is missing, an input that cannot be
+        read.
+        """
+        return self._perform(partial(self._engine.prepare, request))
+
+    def prepare_execution(self, request: RunRequest) -> PreparedExecution:
+        """Fix everything that a run needs, to run it later with ``run_prepared``, in any thread.
+
+        Raises what ``prepare`` raises, and CredentialError.
+        """
+        return self._perform(partial(self._engine.prepare_execution, request))
+
+    def run(self, request: RunRequest, *, timeout: float | None = None) -> RunResult:
+        """Run a request to its end.
+
+        ``timeout`` bounds the whole in seconds: waiting for capacity, attempts and the waits between them (None: no
+        limit; 0: nothing is begun). A reply that is in hand is not lost to it. Raises TimeoutError, InvalidRequestError
+        for a timeout that is none, and what ``Engine.run`` raises.
+        """
+        return self._perform(partial(self._engine.run, request), timeout)
+
+    def run_prepared(self, execution: PreparedExecution, *, timeout: float | None = None) -> RunResult:
+        """Run what ``prepare_execution`` of this engine, or of a view of it, prepared.
+
+        ``timeout`` is as for ``run``. Raises PreparedExecutionError when it has run, was discarded, or belongs to
+        another engine, and what ``run`` raises.
+        """
+        return self._perform(partial(self._engine.run_prepared, execution), timeout)
+
+    def coordinate(self, request: CoordinateRequest) -> BlockingCoordination:
+        """Make a coordination of one branch: call its ``run``. Its ``next`` is a plain function.
+
+        Raises InvalidRequestError for what is not a CoordinateRequest.
+        """
+        self._owner.expect_usable()
+        if not isinstance(request, CoordinateRequest):
+            msg = f"coordinate: Expected a CoordinateRequest, got `{type(request).__name__}`"
+            raise InvalidRequestError(msg)
+        return coordination_of(request, self._owner, self._engine.run)
+
+    def _perform(self, work: Callable[[], Awaitable[T]], timeout: float | None = None) -> T:
+        self._owner.expect_usable()
+        return self._owner.perform(Call(work, deadline_after(timeout)))
+
+    def _close(self, *, cancel: bool) -> None:
+        if self._owner.forked:
+            return  # what there is to close is the parent's
+        self._owner.expect_usable()
+        if not self._is_view:
+            self._owner.close(cancel=cancel)
+
+    def __repr__(self) -> str:
+        """Give a constant."""
+        return "<promptkit.BlockingEngine>"
