@@ -8,6 +8,8 @@ import promptkit
 from promptkit import (
     Backend,
     BackendDetails,
+    BlockingCoordination,
+    BlockingEngine,
     Catalog,
     ConversationTurn,
     CoordinateRequest,
@@ -114,6 +116,25 @@ async def converse(catalog: Catalog) -> None:
         assert_type(first.result.outcome == "stopped", bool)
     assert_type(group.snapshot(), ExecutionGroupSummary)
     assert_type(summary_table({"all": group.snapshot()}), str)
+
+
+def block(catalog: Catalog, request: RunRequest, start: Exchange) -> None:
+    """Do the same without an event loop."""
+    with BlockingEngine(catalog, client=Mine(), inputs=Path(), max_input_bytes=3) as engine:
+        assert_type(engine, BlockingEngine)
+        assert_type(engine.scoped("team"), BlockingEngine)
+        assert_type(engine.run(request), RunResult)
+        assert_type(engine.run(request, timeout=3), RunResult)
+        assert_type(engine.prepare(request), PreparedRun)
+        assert_type(engine.prepare_execution(request), PreparedExecution)
+        assert_type(engine.run_prepared(engine.prepare_execution(request), timeout=0.5), RunResult)
+        assert_type(engine.inspect_prompt("q"), PromptDetails)
+        assert_type(engine.inspect_profile("p"), ProfileDetails)
+        assert_type(engine.inspect_backend("b"), BackendDetails)
+        coordination = engine.coordinate(CoordinateRequest(start=start, additional_turns=2, next=lambda _: None))
+        assert_type(coordination, BlockingCoordination)
+        assert_type(coordination.run(timeout=None), CoordinationResult)
+        assert_type(coordination.result, CoordinationResult)
 
 
 async def look(engine: Engine, request: RunRequest) -> None:

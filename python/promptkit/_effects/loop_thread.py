@@ -11,6 +11,7 @@ The thread knows nothing of who owns it, so that an owner that is dropped withou
 from __future__ import annotations
 
 import atexit
+import contextlib
 import math
 import os
 import sys
@@ -242,11 +243,18 @@ class LoopThread:
 
         try:
             with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-                runner.run(self._serve())
+                serving = runner.get_loop().create_task(self._serve())
+                try:
+                    while not serving.done():
+                        # One that a task of the application's own raised: who awaits that has it, the others go on.
+                        with contextlib.suppress(SystemExit, KeyboardInterrupt):
+                            self._loop.run_until_complete(serving)
+                finally:
+                    self._left.set()  # whatever ended it: nothing begins on a loop that is being closed
         finally:
             # The loop is closed, and refuses what comes now. What it took and never began ends here.
             for call in list(self._calls):
-                call.cancel(self._finish, EngineStateError(CLOSED))
+                call.error = call.error or EngineStateError(CLOSED)
                 self._finish(call)
             self._over = True
             for latch in list(self._waiting):
