@@ -514,9 +514,10 @@ def test_a_timeout_inside_next_wins_over_what_it_returns_or_raises(then: str) ->
 
     with engine:
         coordination = engine.coordinate(CoordinateRequest(start=start, additional_turns=2, next=choose))
-        with pytest.raises(TimeoutError):
+        with pytest.raises(TimeoutError) as ended:
             coordination.run(timeout=0.05)
         assert coordination.result.undelivered is None  # being called was delivery
+        assert getattr(ended.value, "__notes__", []) == ["next had raised ValueError"] * (then == "raises")
 
 
 def test_a_timeout_of_a_coordination_ends_its_run_in_flight() -> None:

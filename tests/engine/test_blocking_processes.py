@@ -147,6 +147,7 @@ print("done")
 def test_ctrl_c_at_any_moment_loses_no_response_and_leaves_the_engine_usable() -> None:
     done = run_script(RANDOM)
     assert (done.stdout, done.returncode) == ("done\n", 0), done.stderr
+    assert "atexit" not in done.stderr
 
 
 RUNS = """
@@ -176,6 +177,7 @@ print("done")
 def test_ctrl_c_at_any_moment_of_an_engines_life_leaves_it_closed_after_its_block() -> None:
     done = run_script(RUNS)
     assert (done.stdout, done.returncode) == ("done\n", 0), done.stderr
+    assert "atexit" not in done.stderr
 
 
 IN_FLIGHT = """

@@ -163,8 +163,7 @@ class _Branch:
                     self._keep(CoordinationResult(outcome=outcome))
                     return
                 case machine.Withhold():
-                    msg = "the coordination did not finish within its timeout"
-                    raise TimeoutError(msg)
+                    raise self._timed_out()
                 case machine.Propagate() if self._error is not None:
                     try:
                         raise self._error
@@ -173,6 +172,13 @@ class _Branch:
                 case _:
                     msg = f"the coordination machine gave {command!r}, which nothing led to"
                     raise EngineStateError(msg)
+
+    def _timed_out(self) -> TimeoutError:
+        timed_out = TimeoutError("the coordination did not finish within its timeout")
+        if self._error is not None:  # its text may be anything
+            timed_out.add_note(f"next had raised {type(self._error).__name__}")
+            self._error = None
+        return timed_out
 
     def _called(self, remaining: int) -> machine.Input:
         """Call the application: being called is delivery."""

@@ -227,7 +227,8 @@ class LoopThread:
 
     def join(self, timeout: float) -> None:
         """Wait for the end of the thread, at most so many seconds."""
-        self._thread.join(timeout)
+        if self._thread.is_alive():  # an interruption may have kept it from starting
+            self._thread.join(timeout)
 
     def _soon(self, function: Callable[..., object], *arguments: object) -> bool:
         try:
