@@ -10,6 +10,7 @@ The thread knows nothing of who owns it, so that an owner that is dropped withou
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import contextlib
 import math
@@ -19,6 +20,7 @@ import threading
 import time
 import warnings
 import weakref
+from collections import deque
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -170,32 +172,34 @@ class LoopThread:
     """A running event loop, until ``leave``. It does ``last`` when the last call has ended."""
 
     def __init__(self, last: Callable[[], Awaitable[None]]) -> None:
-        import asyncio
-
         self.process = os.getpid()
+        self.launched = False
         self.leaving = False  # someone asked it to
         self.failure: Exception | None = None  # of ``last``
         self._last = last
-        self._loop = asyncio.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._left: asyncio.Event | None = None
+        self._inbox: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
         self._calls: set[Call[Any]] = set()
-        self._left = asyncio.Event()
         self._over = False
         self._waiting: list[Latch] = []
+        self._claim = threading.Lock()
         self._thread = threading.Thread(target=self._main, name="promptkit", daemon=True)
 
-    def start(self) -> None:
-        """Start the thread. Raises EngineStateError when the system has none."""
+    def launch(self) -> None:
+        """Start the thread. Raises EngineStateError when the system has none.
+
+        Another thread does it, where no Ctrl-C arrives: one could leave half a thread, or half a loop. A launch that is
+        interrupted is done again, and one thread comes of it.
+        """
         _threads.add(self)
         try:
-            self._thread.start()
+            _thread.start_new_thread(self._launch, ())
         except RuntimeError as error:
             _threads.discard(self)
-            self._loop.close()
             msg = f"there is no thread for the engine's event loop: {error}"
             raise EngineStateError(msg) from None
-        except BaseException:
-            self.leave(cancel=True)
-            raise
+        self.launched = True
 
     @property
     def is_this_thread(self) -> bool:
@@ -223,19 +227,34 @@ class LoopThread:
         self._waiting.append(latch)
         if not self._over:
             latch.wait()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
 
     def join(self, timeout: float) -> None:
         """Wait for the end of the thread, at most so many seconds."""
-        if self._thread.is_alive():  # an interruption may have kept it from starting
+        if self._thread.is_alive():  # it may have been kept from starting
             self._thread.join(timeout)
 
     def _soon(self, function: Callable[..., object], *arguments: object) -> bool:
+        if self._over:
+            return False
+        self._inbox.append((function, arguments))
+        loop = self._loop
+        if loop is None:  # it is being made, and looks into the inbox then
+            return True
         try:
-            self._loop.call_soon_threadsafe(function, *arguments)
+            loop.call_soon_threadsafe(self._take)
         except RuntimeError:  # it is closed
             return False
         return True
+
+    def _launch(self) -> None:
+        if not self._claim.acquire(blocking=False):
+            return
+        try:
+            self._thread.start()
+        except RuntimeError:  # the system has no thread
+            self._end()
 
     # What follows happens in the thread.
 
@@ -243,8 +262,11 @@ class LoopThread:
         import asyncio
 
         try:
-            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-                serving = runner.get_loop().create_task(self._serve())
+            self._left = asyncio.Event()
+            with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+                self._loop = runner.get_loop()
+                self._loop.call_soon(self._take)
+                serving = self._loop.create_task(self._serve(self._left))
                 try:
                     while not serving.done():
                         # One that a task of the application's own raised: who awaits that has it, the others go on.
@@ -253,19 +275,27 @@ class LoopThread:
                 finally:
                     self._left.set()  # whatever ended it: nothing begins on a loop that is being closed
         finally:
-            # The loop is closed, and refuses what comes now. What it took and never began ends here.
-            for call in list(self._calls):
-                call.error = call.error or EngineStateError(CLOSED)
-                self._finish(call)
-            self._over = True
-            for latch in list(self._waiting):
-                latch.open()
-            _threads.discard(self)
+            self._end()
 
-    async def _serve(self) -> None:
+    def _end(self) -> None:
+        """Refuse what the loop took and never began, and let go who waits for the end. What comes now is refused."""
+        self._over = True
+        for call in list(self._calls):
+            call.error = call.error or EngineStateError(CLOSED)
+            self._finish(call)
+        for latch in list(self._waiting):
+            latch.open()
+        _threads.discard(self)
+
+    def _take(self) -> None:
+        while self._inbox:
+            function, arguments = self._inbox.popleft()
+            function(*arguments)
+
+    async def _serve(self, left: asyncio.Event) -> None:
         import asyncio
 
-        await self._left.wait()
+        await left.wait()
         while running := [call.task for call in list(self._calls) if call.task is not None and not call.task.done()]:
             await asyncio.wait(running)
         try:
@@ -274,13 +304,14 @@ class LoopThread:
             self.failure = error
 
     def _begin(self, call: Call[Any]) -> None:
-        if self._left.is_set():
+        if self._loop is None or self._left is None or self._left.is_set():
             call.cancel(self._finish, EngineStateError(CLOSED))
         else:
             call.begin(self._loop, self._finish)
 
     def _leave(self, cancel: bool) -> None:  # noqa: FBT001  # a callback takes no names
-        self._left.set()
+        if self._left is not None:
+            self._left.set()
         for call in list(self._calls) if cancel else ():
             call.cancel(self._finish, EngineStateError(CUT_SHORT))
 
@@ -295,13 +326,12 @@ class LoopOwner:
     Any thread may use it but those in which an event loop runs.
     """
 
-    __slots__ = ("__weakref__", "_closed", "_finalizer", "_last", "_lock", "_process", "_thread")
+    __slots__ = ("__weakref__", "_closed", "_last", "_lock", "_process", "_thread")
 
     def __init__(self, last: Callable[[], Awaitable[None]]) -> None:
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._thread: LoopThread | None = None
-        self._finalizer: weakref.finalize[[LoopThread], LoopOwner] | None = None
         self._closed = False
         self._last = last
 
@@ -352,6 +382,8 @@ class LoopOwner:
         with self._lock:
             self._closed = True
             thread = self._thread
+            if thread is not None and not thread.launched:
+                thread.launch()  # it was interrupted: the thread ends what waits for it
         if thread is None:
             return
         try:
@@ -369,13 +401,14 @@ class LoopOwner:
         with self._lock:
             if self._closed:
                 raise EngineStateError(CLOSED)
-            if self._thread is None:
-                thread = LoopThread(self._last)
-                self._finalizer = weakref.finalize(self, _abandon, thread)
-                self._finalizer.atexit = False
-                thread.start()
-                self._thread = thread
-            return self._thread
+            thread = self._thread
+            if thread is None:
+                thread = self._thread = LoopThread(self._last)
+            if not thread.launched:
+                finalizer = weakref.finalize(self, _abandon, thread)
+                finalizer.atexit = False  # there is _end_all
+                thread.launch()
+            return thread
 
 
 def _an_event_loop_runs_here() -> bool:
