@@ -392,7 +392,7 @@ print("child ended with", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 @on_posix
 def test_an_engine_made_before_a_fork_refuses_in_the_child_whatever_held_its_lock() -> None:
-    done = run_script(ASYNC_FORK)
+    done = run_script(ASYNC_FORK, "-W", "ignore::DeprecationWarning")
     assert done.stdout.splitlines() == [
         "this engine was made before a fork: make a new one in the child",
         "child ended with 3",
