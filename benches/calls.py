@@ -24,6 +24,7 @@ FOLDER = Path(__file__).resolve().parent
 DEPTHS = (1, 10, 100, 1_000, 10_000)
 TASKS = (64, 512)
 ALONE = "promptkit_alone"
+SENT = "bare_bytes"
 OURS, FLOOR = HERE
 ROUNDS = 11
 SAMPLE = 0.05  # seconds of calls between two looks at the clock
@@ -83,12 +84,13 @@ def at_once(processes: dict[str, Process], names: tuple[str, ...], base_url: str
 def goals(depths: dict[int, dict[str, float]], tasks: dict[int, dict[str, float]]) -> list[dict[str, str]]:
     """Judge what was measured."""
     one, thousand, most = (depths[depth] for depth in (1, 1_000, 10_000))
-    message = (thousand[OURS] - one[OURS]) / (2 * 999)
+    message, sent = ((thousand[name] - one[name]) / (2 * 999) for name in (OURS, SENT))
     rows = [
         judged("1", "continuation at depth 1, against bare httpx", one[OURS] / one[FLOOR], (1.6, 1.25), ratio),
         judged("2", "depth 1,000, against bare httpx", thousand[OURS] / thousand[FLOOR], (1.0, 0.75), ratio),
         judged("3", "depth 10,000, against bare httpx", most[OURS] / most[FLOOR], (1.0, 0.8), ratio),
         judged("4", "a stored message, sending included *", message, (0.4e-6, 0.25e-6), seconds),
+        judged("4", "only to send it, encoded before *", sent, (None, None), seconds),
         judged("12", "64 at a time, against bare httpx", tasks[64][OURS] / tasks[64][FLOOR], (1.5, 1.25), ratio),
         judged("13", "512 at a time, against 64", tasks[512][OURS] / tasks[64][OURS], (1.3, 1.15), ratio),
         judged("14", "promptkit without HTTP and body *", one[ALONE], (200e-6, 100e-6), seconds),
@@ -124,14 +126,14 @@ def main() -> None:
     command = [sys.executable, str(FOLDER / "server.py")]
     with (
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server,  # noqa: S603
-        Process("call_worker.py", OURS, FLOOR, ALONE) as here,
+        Process("call_worker.py", OURS, FLOOR, ALONE, SENT) as here,
     ):
         there = {name: Process("call_worker.py", name, peer=True) for name in peers}
-        processes = {OURS: here, FLOOR: here, ALONE: here, **there}
+        processes = {OURS: here, FLOOR: here, ALONE: here, SENT: here, **there}
         try:
             base_url = f"http://127.0.0.1:{int(server.stdout.readline())}/v1"  # type: ignore[union-attr]  # it is a pipe
             versions = {name: number for ask in processes.values() for name, number in ask("versions").items()}
-            depths = by_depth(processes, (*HERE, ALONE, *peers), base_url)
+            depths = by_depth(processes, (*HERE, ALONE, SENT, *peers), base_url)
             tasks = at_once(processes, (*HERE, *peers), base_url)
         finally:
             for process in there.values():
