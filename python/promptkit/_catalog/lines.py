@@ -22,9 +22,12 @@ Path = tuple[str | int, ...]
 BLANK = re.compile(r"[ \t\n\r]*(?:#[^\n]*[ \t\n\r]*)*")  # also comments
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 SCALAR = re.compile(r"[^,\]}#\n]+")
-# Possessive, so that no text makes them try again.
-ONE_LINE = re.compile(r""""(?:[^"\\\n]++|\\.)*+"|'[^'\n]*+'""")
-MANY_LINES = re.compile(r'"""(?:[^"\\]++|\\[\s\S]|"{1,2}(?!"))*+"{3,5}|' + r"'''(?:[^']++|'{1,2}(?!'))*+'{3,5}")
+# One way through each text, so that a text that does not match is not tried many times. Possessive repeats would say it
+# shorter, but those of groups match wrongly before Python 3.11.5.
+ONE_LINE = re.compile(r""""[^"\\\n]*(?:\\.[^"\\\n]*)*"|'[^'\n]*'""")
+MANY_LINES = re.compile(
+    r'"""[^"\\]*(?:(?:\\[\s\S]|"{1,2}(?!"))[^"\\]*)*"{3,5}|' + r"'''[^']*(?:'{1,2}(?!')[^']*)*'{3,5}"
+)
 # An escape that makes a line of its own, or a backslash that takes a line end away.
 MOVED_LINES = re.compile(r"\\(?:[nr]|x0[aAdD]|u000[aAdD]|U0000000[aAdD]|[ \t]*\n)")
 JSON_BLANK = re.compile(r"[ \t\n\r]*")
