@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import FrameType
 
 PACKAGE = __name__.partition(".")[0] + "."
 
@@ -37,7 +38,22 @@ def forget_locals(error: BaseException) -> None:
     for found in chain_of(error):
         trace = found.__traceback__
         while trace is not None:
-            if trace.tb_frame.f_globals.get("__name__", "").startswith(PACKAGE):
-                with contextlib.suppress(RuntimeError):  # it still runs
-                    trace.tb_frame.clear()
+            for frame in _with_callers(trace.tb_frame):
+                if frame.f_globals.get("__name__", "").startswith(PACKAGE):
+                    try:
+                        frame.clear()
+                    except RuntimeError:  # it still runs, and so do those that wait for it
+                        break
             trace = trace.tb_next
+
+
+def _with_callers(frame: FrameType) -> Iterator[FrameType]:
+    """Give a frame and, since Python 3.13, its callers: there it keeps those that caught its error and returned.
+
+    Before, no finished frame is found so, and to clear one of a coroutine that waits would end that coroutine.
+    """
+    yield frame
+    if sys.version_info >= (3, 13):
+        while (caller := frame.f_back) is not None:
+            frame = caller
+            yield frame
