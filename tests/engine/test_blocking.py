@@ -342,7 +342,7 @@ def test_a_coordination_runs_once_whichever_thread_asks(pool: ThreadPoolExecutor
         assert repr(coordination) == "<promptkit.BlockingCoordination not run>"
         running = pool.submit(coordination.run)
         assert inside.wait(5)
-        with pytest.raises(EngineStateError, match="has run: make another"):
+        with pytest.raises(EngineStateError, match="runs once: make another"):
             coordination.run()
         assert coordination.result.outcome is None
         assert repr(coordination) == "<promptkit.BlockingCoordination started>"
@@ -350,7 +350,7 @@ def test_a_coordination_runs_once_whichever_thread_asks(pool: ThreadPoolExecutor
         assert running.result(5) == coordination.result
         assert coordination.result.outcome == "stopped"
         assert repr(coordination) == "<promptkit.BlockingCoordination stopped>"
-        with pytest.raises(EngineStateError, match="has run"):
+        with pytest.raises(EngineStateError, match="runs once"):
             coordination.run()
 
 

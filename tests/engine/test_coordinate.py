@@ -183,7 +183,7 @@ async def test_a_coordination_runs_once_and_by_task_group_too() -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(coordination.run)
     assert coordination.result.outcome == "stopped"
-    with pytest.raises(EngineStateError, match="has run"):
+    with pytest.raises(EngineStateError, match="runs once"):
         await coordination
 
 

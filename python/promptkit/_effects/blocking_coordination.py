@@ -84,7 +84,7 @@ class BlockingCoordination:
         with self._lock:
             work, self._work = self._work, None
         if work is None:
-            msg = "this coordination has run: make another with engine.coordinate(...)"
+            msg = "this coordination has been started, and runs once: make another with engine.coordinate(...)"
             raise EngineStateError(msg)
         try:
             _Branch(work, self._keep, deadline).lead()

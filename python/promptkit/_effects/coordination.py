@@ -70,7 +70,7 @@ class Coordination:
         held while the application works.
         """
         if self._started:
-            msg = "this coordination has run: make another with engine.coordinate(...)"
+            msg = "this coordination has been started, and runs once: make another with engine.coordinate(...)"
             raise EngineStateError(msg)
         self._started = True
         try:

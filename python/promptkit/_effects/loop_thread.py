@@ -44,7 +44,7 @@ CUT_SHORT = "this engine was closed while the work was in flight, which was canc
 FORKED = "this engine was made before a fork: make a new one in the child"
 INSIDE = (
     "an event loop runs in this thread, which a BlockingEngine would stop: use Engine and await, or call from "
-    "another thread (asyncio.to_thread)"
+    "another thread (anyio.to_thread.run_sync)"
 )
 INSIDE_ITSELF = (
     "observers and model clients run on the engine's own event loop and must not call back: do it after the run, "
