@@ -89,9 +89,24 @@ def test_a_table_of_no_groups_is_its_head() -> None:
     assert summary_table({}).split()[:2] == ["runs", "attempts"]
 
 
-def test_what_is_no_summary_is_refused_with_the_remedy() -> None:
-    with pytest.raises(InvalidRequestError, match=r"'mine' is a ExecutionGroup: take group\.snapshot\(\)"):
-        summary_table({"mine": ExecutionGroup()})  # type: ignore[dict-item]
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        pytest.param({"mine": ExecutionGroup()}, "'mine': Expected `ExecutionGroupSummary`, got `ExecutionGroup`"),
+        pytest.param(WHOLE, "Expected a mapping of names to summaries, got `ExecutionGroupSummary`"),
+        pytest.param([WHOLE], "Expected a mapping of names to summaries, got `list`"),
+        pytest.param({1: WHOLE}, "Expected names that are `str`, got `int`"),
+    ],
+)
+def test_what_is_no_summary_is_refused_with_the_remedy(wrong: Any, said: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        summary_table(wrong)
+    assert str(caught.value) == f'summary_table: {said}: give {{"name": group.snapshot()}}'
+
+
+def test_a_name_takes_one_line_of_the_table() -> None:
+    assert len(summary_table({"a\nb\x1b": WHOLE}).splitlines()) == 2
+    assert "'a\\nb\\x1b' " in summary_table({"a\nb\x1b": WHOLE})
 
 
 COUNTS = st.one_of(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import msgspec
 
 from promptkit._values.usage import TokenUsage
 from promptkit.errors import InvalidRequestError
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+_TABLE_OF = 'give {"name": group.snapshot()}'
 
 
 class ExecutionGroupMember(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,16 +67,24 @@ def summary_table(summaries: Mapping[str, ExecutionGroupSummary]) -> str:
 
     Unknown counts are "unknown" and partial ones "at least" so much, as in ``str(summary)``. There is no line of
     totals: a run may be a member of several groups. Lines are equally long, and the last ends without a newline.
-    Raises InvalidRequestError for what is no ExecutionGroupSummary: take ``group.snapshot()``.
+    A name that cannot be printed on one line is shown as Python writes it. Raises InvalidRequestError for what is no
+    mapping of names to ExecutionGroupSummary: take ``group.snapshot()``.
     """
+    if not isinstance(summaries, Mapping):
+        msg = f"summary_table: Expected a mapping of names to summaries, got `{type(summaries).__name__}`: {_TABLE_OF}"
+        raise InvalidRequestError(msg)
     rows = [("", "runs", *(plural for _, plural in _COUNTS), *_TOKENS)]
     for name, summary in summaries.items():
+        if not isinstance(name, str):
+            msg = f"summary_table: Expected names that are `str`, got `{type(name).__name__}`: {_TABLE_OF}"
+            raise InvalidRequestError(msg)
         if not isinstance(summary, ExecutionGroupSummary):
-            msg = f"summary_table: {name!r} is a {type(summary).__name__}: take group.snapshot()"
+            got = type(summary).__name__
+            msg = f"summary_table: {name!r}: Expected `ExecutionGroupSummary`, got `{got}`: {_TABLE_OF}"
             raise InvalidRequestError(msg)
         ended = sum(member.terminal_observed for member in summary.members)
         runs = f"{len(summary.members)}" + ("" if ended == len(summary.members) else f" ({ended} ended)")
-        rows.append((name, runs, *_counts(summary), *_tokens(summary)))
+        rows.append((name if name.isprintable() else repr(name), runs, *_counts(summary), *_tokens(summary)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join((first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))))
