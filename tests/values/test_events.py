@@ -87,6 +87,8 @@ def test_what_is_no_function_is_refused_as_an_observer(place: str) -> None:
         PLACES[place](3)
     with pytest.raises(InvalidRequestError, match=r"give its \.observe"):
         PLACES[place](ExecutionGroup())
+    with pytest.raises(InvalidRequestError, match="got the class `EventRecorder`: give an instance of it"):
+        PLACES[place](EventRecorder)
 
 
 def test_the_handler_of_a_guard_is_a_plain_function_too() -> None:
@@ -104,7 +106,7 @@ class Anything:
 
 def test_an_object_that_has_every_attribute_and_doubles_of_functions_are_taken_for_what_they_are() -> None:
     plain: Any
-    for plain in (Anything(), unittest.mock.Mock(return_value=None), EventRecorder, [].append):
+    for plain in (Anything(), unittest.mock.Mock(return_value=None), [].append):
         assert compose_observers(plain) is plain
     with pytest.raises(InvalidRequestError, match="got an async one"):
         compose_observers(unittest.mock.AsyncMock())

@@ -35,6 +35,9 @@ def plain_function(value: Any) -> Any:
         hint = ": give its .observe" if callable(getattr(value, "observe", None)) else ""
         msg = f"Expected a function, got `{type(value).__name__}`{hint}"
         raise UnfitError(msg)
+    if isinstance(value, type):  # each call would make an instance and drop it
+        msg = f"Expected a function, got the class `{value.__name__}`: give an instance of it, or a method of one"
+        raise UnfitError(msg)
     kind = function_kind(value)
     if kind is not None:
         article = "a" if kind == "generator" else "an"
