@@ -828,6 +828,28 @@ def test_what_closing_raises_reaches_who_closes() -> None:
     engine.close()
 
 
+def test_a_closed_engine_is_closed_for_a_thread_that_has_the_identifier_of_its_loops_thread_too() -> None:
+    engine = BlockingEngine(small_catalog(), client=Echo())
+    engine.run(ASK)
+    taken_over = engine._owner._thread._thread.ident  # type: ignore[union-attr]  # noqa: SLF001
+    engine.close()
+    said: list[tuple[bool, str]] = []
+
+    def ask() -> None:
+        with pytest.raises(EngineStateError) as caught:
+            engine.run(ASK)
+        engine.close()
+        said.append((threading.get_ident() == taken_over, str(caught.value)))
+
+    for _ in range(50):  # identifiers are given again when it pleases the system, mostly at once
+        thread = threading.Thread(target=ask)
+        thread.start()
+        thread.join()
+        if said[-1][0]:
+            break
+    assert {message for _, message in said} == {"this engine is closed: make a new one"}
+
+
 # ---------------------------------------------------------------- never closed
 
 

@@ -204,7 +204,8 @@ class LoopThread:
     @property
     def is_this_thread(self) -> bool:
         """Say whether the loop runs in the thread that asks."""
-        return self._thread.ident == threading.get_ident()
+        # The identifier of a thread that has ended is given to another.
+        return self._thread.ident == threading.get_ident() and self._thread.is_alive()
 
     def submit(self, call: Call[Any]) -> bool:
         """Let a call begin. False when the loop has ended, and never will."""
