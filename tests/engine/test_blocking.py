@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import contextvars
 import copy
@@ -10,6 +11,7 @@ import math
 import pickle
 import threading
 import time
+import warnings
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -376,6 +378,18 @@ def test_a_coordination_that_is_dropped_unrun_warns_where_it_was_made() -> None:
         with pytest.warns(RuntimeWarning, match="never run: call its run") as caught:
             engine.coordinate(request)
     assert [warning.filename for warning in caught] == [__file__]
+
+
+def test_a_thread_may_begin_with_coordinate() -> None:
+    engine, start = started()
+    request = CoordinateRequest(start=start, additional_turns=0, next=lambda _: None)
+    with engine, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        _thread.start_new_thread(engine.coordinate, (request,))
+        until = time.monotonic() + 10
+        while not caught and time.monotonic() < until:
+            time.sleep(0.001)
+    assert [str(warning.message) for warning in caught] == ["a coordination was never run: call its run()"]
 
 
 def test_a_coordination_is_made_by_an_engine_alone_and_is_no_value() -> None:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 import warnings
 from collections.abc import Awaitable, Callable
 from functools import partial
-from types import CoroutineType
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self, final
 
-import msgspec
-
+from promptkit._effects.branch import HAS_RUN, Branch, place_of_call
 from promptkit._effects.frames import forget_locals
 from promptkit._effects.loop_thread import Call, LoopOwner, deadline_after
 from promptkit._machines import coordination as machine
-from promptkit._values.events import compose_observers
+from promptkit._values.functions import give_up
 from promptkit._values.requests import RunRequest
 from promptkit._values.results import RunResult
-from promptkit._values.turns import ConversationTurn, CoordinateRequest, CoordinationResult
+from promptkit._values.turns import CoordinateRequest, CoordinationResult
 from promptkit.errors import EngineStateError, InvalidRequestError
 
 if TYPE_CHECKING:
@@ -84,8 +81,7 @@ class BlockingCoordination:
         with self._lock:
             work, self._work = self._work, None
         if work is None:
-            msg = "this coordination has been started, and runs once: make another with engine.coordinate(...)"
-            raise EngineStateError(msg)
+            raise EngineStateError(HAS_RUN)
         try:
             _Branch(work, self._keep, deadline).lead()
         except BaseException as error:
@@ -117,25 +113,21 @@ class BlockingCoordination:
 def coordination_of(request: CoordinateRequest, owner: LoopOwner, execute: Execute) -> BlockingCoordination:
     """Make the handle of a coordination whose runs go to the owner's loop, for the caller of the caller."""
     made: BlockingCoordination = object.__new__(BlockingCoordination)
-    caller = sys._getframe(2)  # noqa: SLF001  # when the handle is dropped, its maker is long gone from the stack
-    made._made_at = caller.f_code, caller.f_lineno  # noqa: SLF001  # the halves of one capability
+    made._made_at = place_of_call()  # noqa: SLF001  # the halves of one capability
     made._result, made._lock = CoordinationResult(), threading.Lock()  # noqa: SLF001
     made._work = Work(request, owner, execute)  # noqa: SLF001
     return made
 
 
-class _Branch:
-    """The effects of one coordination. What was delivered is gone: the branch keeps its own exchange."""
+class _Branch(Branch):
+    """The effects of one coordination."""
 
     def __init__(self, work: Work, keep: Callable[[CoordinationResult], None], deadline: float) -> None:
-        self._request, self._owner, self._execute = work
-        self._keep = keep
+        super().__init__(work.request, keep)
+        self._owner = work.owner
+        self._execute = work.execute
         self._deadline = deadline
-        self._exchange = work.request.start
-        self._pending: RunResult | None = None
         self._call: Call[RunResult] | None = None  # in flight, or completed and not yet pending
-        self._chosen: RunRequest | None = None
-        self._error: Exception | None = None
 
     def lead(self) -> None:
         """Follow the coordination machine to its end; keep what was not delivered, whatever interrupts."""
@@ -154,71 +146,38 @@ class _Branch:
             match command:
                 case machine.Check():
                     expired = self._deadline <= time.monotonic()
-                    state, command = machine.step(state, machine.Cancelled() if expired else machine.Clear())
+                    state, command = machine.step(state, machine.CANCELLED if expired else machine.CLEAR)
                 case machine.Call(remaining=remaining):
                     state, command = machine.step(state, self._called(remaining))
                 case machine.Execute():
                     state, command = machine.step(state, self._executed())
-                case machine.Finish(outcome=outcome):
-                    self._keep(CoordinationResult(outcome=outcome))
-                    return
                 case machine.Withhold():
-                    raise self._timed_out()
-                case machine.Propagate() if self._error is not None:
-                    try:
-                        raise self._error
-                    finally:
-                        self._error = None  # or it would keep itself alive, through its traceback and this frame
+                    timed_out = TimeoutError("the coordination did not finish within its timeout")
+                    self._note(timed_out)
+                    raise timed_out
                 case _:
-                    msg = f"the coordination machine gave {command!r}, which nothing led to"
-                    raise EngineStateError(msg)
-
-    def _timed_out(self) -> TimeoutError:
-        timed_out = TimeoutError("the coordination did not finish within its timeout")
-        if self._error is not None:  # its text may be anything
-            timed_out.add_note(f"next had raised {type(self._error).__name__}")
-            self._error = None
-        return timed_out
+                    self._end(command)
+                    return
 
     def _called(self, remaining: int) -> machine.Input:
         """Call the application: being called is delivery."""
-        turn = ConversationTurn(exchange=self._exchange, result=self._pending, remaining_turns=remaining)
+        turn = self._turn(remaining)
         try:
             self._pending = None
             chosen = self._request.next(turn)
         except Exception as error:  # noqa: BLE001  # any error of the application ends the branch, after the check
-            self._error = error
-            return machine.Raised()
+            return self._raised(error)
         if isinstance(chosen, Awaitable):
-            if isinstance(chosen, CoroutineType):
-                chosen.close()  # it would warn that it was never awaited
-            self._error = InvalidRequestError(
-                "next of a BlockingEngine is a plain function: it returned an awaitable, for which there is Engine"
-            )
-            return machine.Raised()
-        if not (chosen is None or isinstance(chosen, RunRequest)):
-            kind = type(chosen).__name__
-            self._error = InvalidRequestError(
-                f"next returned a {kind}: it returns a RunRequest to go on, or None to stop"
-            )
-            return machine.Raised()
-        self._chosen = chosen
-        return machine.Chose(stop=chosen is None)
+            give_up(chosen)
+            return self._raised(InvalidRequestError(_AWAITABLE))
+        return self._returned(chosen)
 
     def _executed(self) -> machine.Input:
-        """Run what was chosen, as a continuation of the branch, in what is left of the time."""
-        chosen, self._chosen = self._chosen, None
-        if chosen is None:
-            msg = "the coordination machine executes nothing that was not chosen"
-            raise EngineStateError(msg)
-        request = msgspec.structs.replace(
-            chosen,
-            continue_from=self._exchange,
-            observer=compose_observers(chosen.observer, self._request.observer),
-        )
-        self._call = Call(partial(self._execute, request), self._deadline)
-        result = self._owner.perform(self._call)
-        self._exchange = result.exchange
-        self._pending = result
+        """Run what was chosen, in what is left of the time."""
+        self._call = Call(partial(self._execute, self._continuation()), self._deadline)
+        done = self._completed(self._owner.perform(self._call))
         self._call = None
-        return machine.Completed()
+        return done
+
+
+_AWAITABLE = "next of a BlockingEngine is a plain function: it returned an awaitable, for which there is Engine"

@@ -1,0 +1,110 @@
+"""One branch that a coordination leads: what its two drivers do alike, whether they await or block."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable
+from copy import copy
+from typing import TYPE_CHECKING
+
+from msgspec.structs import force_setattr
+
+from promptkit._machines import coordination as machine
+from promptkit._values.events import compose_observers
+from promptkit._values.functions import give_up
+from promptkit._values.requests import RunRequest
+from promptkit._values.turns import ConversationTurn, CoordinateRequest, CoordinationResult
+from promptkit.errors import EngineStateError, InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import CodeType
+
+    from promptkit._values.results import RunResult
+
+HAS_RUN = "this coordination has been started, and runs once: make another with engine.coordinate(...)"
+_RETURNS = "it returns a RunRequest to go on, or None to stop"
+
+
+def place_of_call() -> tuple[CodeType, int]:
+    """Give where the engine's method was called that makes a handle. To be called by what that method calls.
+
+    When the handle is dropped, its maker is long gone from the stack. A thread may begin with the engine's method.
+    """
+    method = sys._getframe(2)  # noqa: SLF001
+    caller = method.f_back or method
+    return caller.f_code, caller.f_lineno
+
+
+class Branch:
+    """A branch as it grows. What was delivered is gone: it keeps its own exchange."""
+
+    def __init__(self, request: CoordinateRequest, keep: Callable[[CoordinationResult], None]) -> None:
+        self._request = request
+        self._keep = keep
+        self._exchange = request.start
+        self._pending: RunResult | None = None
+        self._chosen: RunRequest | None = None
+        self._error: BaseException | None = None
+
+    def _turn(self, remaining: int) -> ConversationTurn:
+        """Make what the application is called with."""
+        return ConversationTurn(exchange=self._exchange, result=self._pending, remaining_turns=remaining)
+
+    def _raised(self, error: BaseException) -> machine.Input:
+        """Hold an error back until the check that follows it."""
+        self._error = error
+        return machine.RAISED
+
+    def _returned(self, chosen: object) -> machine.Input:
+        """Take what the application returned."""
+        if not (chosen is None or isinstance(chosen, RunRequest)):
+            give_up(chosen)
+            return self._raised(InvalidRequestError(f"next returned {_named(chosen)}: {_RETURNS}"))
+        self._chosen = chosen
+        return machine.STOP if chosen is None else machine.GO_ON
+
+    def _continuation(self) -> RunRequest:
+        """Make the request that runs what was chosen, as a continuation of the branch."""
+        chosen, self._chosen = self._chosen, None
+        if chosen is None:
+            msg = "the coordination machine executes nothing that was not chosen"
+            raise EngineStateError(msg)
+        request = copy(chosen)  # its values were checked when it was made, and are frozen
+        force_setattr(request, "continue_from", self._exchange)
+        if self._request.observer is not None:
+            force_setattr(request, "observer", compose_observers(chosen.observer, self._request.observer))
+        return request
+
+    def _completed(self, result: RunResult) -> machine.Input:
+        """Grow by a result, which waits for delivery."""
+        self._exchange = result.exchange
+        self._pending = result
+        return machine.COMPLETED
+
+    def _note(self, cancellation: BaseException) -> None:
+        """Tell a cancellation what it wins over. The text of that may be anything, and it is logged where it ends."""
+        if self._error is not None:
+            cancellation.add_note(f"next had raised {type(self._error).__name__}")
+            self._error = None
+
+    def _end(self, command: machine.Command) -> None:
+        """Carry out the last command of the machine."""
+        match command:
+            case machine.Finish(outcome=outcome):
+                self._keep(CoordinationResult(outcome=outcome))
+            case machine.Propagate() if self._error is not None:
+                try:
+                    raise self._error
+                finally:
+                    self._error = None  # or it would keep itself alive, through its traceback and this frame
+            case _:
+                msg = f"the coordination machine gave {command!r}, which nothing led to"
+                raise EngineStateError(msg)
+
+
+def _named(chosen: object) -> str:
+    kind = type(chosen).__name__
+    if isinstance(chosen, Awaitable):
+        return f"a {kind} of a {kind}" if kind == "coroutine" else f"an awaitable that gives a {kind}"
+    return f"a {kind}"
