@@ -28,6 +28,7 @@ import anyio
 import sniffio
 
 from promptkit._effects.frames import forget_locals
+from promptkit._effects.shared import CLOSED, FORKED
 from promptkit.errors import EngineStateError, InvalidRequestError
 
 if TYPE_CHECKING:
@@ -39,9 +40,7 @@ T = TypeVar("T")
 SLICE = 0.1 if sys.platform == "win32" else -1  # seconds of one wait: Ctrl-C interrupts no lock on Windows
 AT_EXIT = 2.0  # seconds that the end of the interpreter waits for what is in flight
 
-CLOSED = "this engine is closed: make a new one"
 CUT_SHORT = "this engine was closed while the work was in flight, which was cancelled"
-FORKED = "this engine was made before a fork: make a new one in the child"
 INSIDE = (
     "an event loop runs in this thread, which a BlockingEngine would stop: use Engine and await, or call from "
     "another thread (anyio.to_thread.run_sync)"

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from promptkit._values.definitions import Backend
     from promptkit._values.generation import InputReader, ModelClient
 
+CLOSED = "this engine is closed: make a new one"
+FORKED = "this engine was made before a fork: make a new one in the child"
+
 
 async def _close_all(clients: list[ClosableClient]) -> None:
     for client in clients:
@@ -97,13 +100,11 @@ class Shared:
         runs.
         """
         if os.getpid() != self._process:  # the lock may have been held when the process was forked
-            msg = "this engine was made before a fork: make a new one in the child"
-            raise EngineStateError(msg)
+            raise EngineStateError(FORKED)
         loop = current_loop()
         with self._lock:
             if self._closed:
-                msg = "this engine is closed: make a new one"
-                raise EngineStateError(msg)
+                raise EngineStateError(CLOSED)
             state = self._state
             if state is None or (state.loop is not loop and has_ended(state.loop)):
                 state = self._state = LoopState(loop)
