@@ -16,34 +16,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from returns.result import Failure, Result, Success
 
-from promptkit._values.generation import GenerationReply
 from promptkit._wire.documents import kind_of, member, text_member
-from promptkit._wire.failures import request_id
-from promptkit._wire.replies import Arrival, label, reader, reason, reported, sendable, unreadable
-from promptkit._wire.usage import reported_usage
+from promptkit._wire.replies import Arrival, reader, reply, reported, sendable, unreadable
+from promptkit._wire.requests import model_of, rest_of, stated
 
 if TYPE_CHECKING:
-    from promptkit._values.generation import GenerationCall
+    from promptkit._values.generation import GenerationCall, GenerationReply
     from promptkit.errors import GenerationError
 
 
 def request_pieces(call: GenerationCall) -> tuple[bytes, ...]:
     """Encode a call in pieces that follow each other. The messages are a piece of their own, as in every dialect."""
-    fields: dict[str, Any] = {**_settings(call), **_output_config(call)}
-    for name, value in call.profile.extra.items():
-        fields.setdefault(name, value)  # a name twice in one object is read differently by every server
     encoded = call.encoded_messages("anthropic_messages")
-    rest = b"," + msgspec.json.encode(fields)[1:] if fields else b"}"
     # The system text first: it is the beginning of what a provider's cache keeps.
     system = b"" if encoded.system is None else b'"system":' + encoded.system + b","
-    return (
-        b'{"model":' + msgspec.json.encode(call.profile.model) + b"," + system + b'"messages":',
-        encoded.messages,
-        rest,
-    )
+    rest = rest_of(call, {**_settings(call), **_output_config(call)})
+    return model_of(call) + system + b'"messages":', encoded.messages, rest
 
 
 # ------------------------------------------------------------------ requests
@@ -57,7 +47,7 @@ def _settings(call: GenerationCall) -> dict[str, Any]:
         "top_p": profile.top_p,
         "stop_sequences": profile.stop or None,
     }
-    return {name: value for name, value in settings.items() if value is not None}
+    return stated(settings)
 
 
 def _output_config(call: GenerationCall) -> dict[str, Any]:
@@ -82,15 +72,7 @@ def _answer(arrival: Arrival, document: object) -> Result[GenerationReply, Gener
     if error is not None or member(document, "type") == "error":
         return Failure(reported(arrival, document, document if error is None else error, None))
     found: Result[GenerationReply, str] = Result.do(
-        GenerationReply(
-            content=content,
-            finish_reason=reason(arrival, member(document, "stop_reason")),
-            refusal=refusal,
-            model=label(arrival, document, "model"),
-            response_id=label(arrival, document, "id") or request_id(arrival.headers, arrival.secret),
-            status=arrival.status,
-            usage=reported_usage(document),
-        )
+        reply(arrival, document, content=content, finish_reason=member(document, "stop_reason"), refusal=refusal)
         for content in _content(document)
         for refusal in _refusal(document)
     )
@@ -117,11 +99,7 @@ def _refusal(document: object) -> Result[str | None, str]:
     if member(document, "stop_reason") != "refusal":
         return Success(None)
     explained = text_member(member(document, "stop_details"), "explanation")
-    return Success(None) if explained is None else sendable(explained, "stop_details").map(_optional)
-
-
-def _optional(text: str) -> str | None:
-    return text
+    return Success(None) if explained is None else sendable(explained, "stop_details")
 
 
 read_reply = reader("an Anthropic messages API", _answer)

@@ -15,20 +15,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from returns.result import Failure, Result, Success
 
-from promptkit._values.generation import GenerationReply
 from promptkit._wire.documents import kind_of, member
-from promptkit._wire.failures import request_id
-from promptkit._wire.replies import Arrival, label, reader, reason, reported, sendable, unreadable
-from promptkit._wire.usage import reported_usage
+from promptkit._wire.replies import Arrival, reader, reply, reported, sendable, unreadable
+from promptkit._wire.requests import model_of, rest_of, stated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from promptkit._values.contracts import OutputContract
-    from promptkit._values.generation import GenerationCall
+    from promptkit._values.generation import GenerationCall, GenerationReply
     from promptkit.errors import GenerationError
 
 _TEXT_KINDS = ("text", "output_text")  # not a set: a kind that cannot be hashed is another kind too
@@ -46,12 +43,9 @@ def request_pieces(call: GenerationCall) -> tuple[bytes, bytes, bytes]:
 
     The messages are the piece in the middle, the bytes that they are: a long history is neither decoded nor copied.
     """
-    fields: dict[str, Any] = {**_settings(call), **_session(call), **_native_output(call)}
-    for name, value in call.profile.extra.items():
-        fields.setdefault(name, value)  # a name twice in one object is read differently by every server
     messages = call.encoded_messages("chat_completions").messages
-    rest = b"," + msgspec.json.encode(fields)[1:] if fields else b"}"
-    return b'{"model":' + msgspec.json.encode(call.profile.model) + b',"messages":', messages, rest
+    rest = rest_of(call, {**_settings(call), **_session(call), **_native_output(call)})
+    return model_of(call) + b'"messages":', messages, rest
 
 
 # ------------------------------------------------------------------ requests
@@ -67,7 +61,7 @@ def _settings(call: GenerationCall) -> dict[str, Any]:
         "reasoning_effort": profile.reasoning_effort,
         call.backend.token_limit_parameter: profile.max_output_tokens,
     }
-    return {name: value for name, value in settings.items() if value is not None}
+    return stated(settings)
 
 
 def _session(call: GenerationCall) -> dict[str, Any]:
@@ -96,15 +90,7 @@ def _answer(arrival: Arrival, document: object) -> Result[GenerationReply, Gener
     if error is not None:
         return Failure(reported(arrival, document, error, None))
     read: Result[GenerationReply, str] = Result.do(
-        GenerationReply(
-            content=content,
-            finish_reason=reason(arrival, choice.get("finish_reason")),
-            refusal=refusal,
-            model=label(arrival, document, "model"),
-            response_id=label(arrival, document, "id") or request_id(arrival.headers, arrival.secret),
-            status=arrival.status,
-            usage=reported_usage(document),
-        )
+        reply(arrival, document, content=content, finish_reason=choice.get("finish_reason"), refusal=refusal)
         for choice in _choice(document)
         for message in _message(choice)
         for content in _content(message)
@@ -195,11 +181,7 @@ def _refusal(message: dict[str, Any]) -> Result[str | None, str]:
         return Success(None)
     if not isinstance(refusal, str):
         return Failure(f'"refusal" of the message is {kind_of(refusal)}, not a text')
-    return sendable(refusal, "refusal").map(_optional)
-
-
-def _optional(text: str) -> str | None:
-    return text
+    return sendable(refusal, "refusal")
 
 
 def _refusal_part(content: object) -> Any:

@@ -14,22 +14,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 from returns.result import Failure, Result, Success
 
 from promptkit._values.frozen import text_fault
+from promptkit._values.generation import GenerationReply
 from promptkit._values.usage import ReportedUsage
 from promptkit._wire.documents import TOO_DEEP, ends_inside, read_document, text_member
-from promptkit._wire.failures import error_object, failure, reply_id
+from promptkit._wire.failures import error_object, failure, reply_id, request_id
 from promptkit._wire.redaction import excerpt, plain, redacted
 from promptkit._wire.retry_after import Headers, demand
 from promptkit._wire.usage import reported_usage
 from promptkit.errors import DisconnectedError, GenerationError, MalformedReplyError
-
-if TYPE_CHECKING:
-    from promptkit._values.generation import GenerationReply
 
 _KEYS_SHOWN = 12
 _LABEL = 256  # of a name or a reason; they go into events, and a backend may send a megabyte
@@ -66,7 +64,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
         return f"Arrival(status={self.status})"
 
 
-Answer = Callable[[Arrival, Any], Result["GenerationReply", GenerationError]]
+Answer = Callable[[Arrival, Any], Result[GenerationReply, GenerationError]]
 
 
 class ReadReply(Protocol):
@@ -106,14 +104,29 @@ def sendable(text: str, name: str) -> Result[str, str]:
     return Success(text) if fault is None else Failure(f'"{name}" of the message {fault}')
 
 
-def reason(arrival: Arrival, value: object) -> str | None:
+def reply(
+    arrival: Arrival, document: object, *, content: str, finish_reason: object, refusal: str | None
+) -> GenerationReply:
+    """Make the reply of a document. ``finish_reason`` is what the backend wrote there."""
+    return GenerationReply(
+        content=content,
+        finish_reason=_reason(arrival, finish_reason),
+        refusal=refusal,
+        model=_label(arrival, document, "model"),
+        response_id=_label(arrival, document, "id") or request_id(arrival.headers, arrival.secret),
+        status=arrival.status,
+        usage=reported_usage(document),
+    )
+
+
+def _reason(arrival: Arrival, value: object) -> str | None:
     """Read why the answer ended, as it is: a number or a boolean becomes its JSON text."""
     if isinstance(value, str):
         return redacted(value, arrival.secret)[:_LABEL] if text_fault(value) is None else None
     return msgspec.json.encode(value).decode()[:_LABEL] if isinstance(value, bool | int | float) else None
 
 
-def label(arrival: Arrival, document: object, name: str) -> str | None:
+def _label(arrival: Arrival, document: object, name: str) -> str | None:
     """Read a name that goes into events, where a backend that echoes the key must not put it."""
     found = text_member(document, name)
     return None if found is None or text_fault(found) is not None else redacted(found, arrival.secret)[:_LABEL]
@@ -124,9 +137,8 @@ def reported(arrival: Arrival, document: object, error: object, piece: str | Non
     holder = document[0] if isinstance(document, list) and document else document
     usage = reported_usage(holder)
     if usage is None and arrival.successful:
-        usage = (
-            ReportedUsage()
-        )  # generation had begun whatever status the error names: its counts are unknown, not none
+        # Generation had begun, whatever status the error names: its counts are unknown, and not none.
+        usage = ReportedUsage()
     return failure(
         arrival.status,
         error,
