@@ -12,31 +12,11 @@ from statistics import median
 
 import anyio
 
-from promptkit import (
-    Backend,
-    Catalog,
-    Engine,
-    GenerationCall,
-    GenerationReply,
-    MessageTemplate,
-    Profile,
-    PromptDefinition,
-    RunRequest,
-)
+from catalogs import saying
+from promptkit import Engine, GenerationCall, GenerationReply, RunRequest
 from worker import turns
 
-_CATALOG = Catalog(
-    backends=[Backend(id="none", kind="chat_completions", base_url="http://127.0.0.1:1/v1")],
-    profiles=[Profile(id="plain", backend="none", model="model")],
-    prompts=[
-        PromptDefinition(
-            id="say",
-            messages=(MessageTemplate(role="user", content="{{ text }}"),),
-            variables=("text",),
-            profile="plain",
-        )
-    ],
-)
+_CATALOG = saying()
 
 
 class _Client:

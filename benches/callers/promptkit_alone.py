@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from callers import QUESTION
 from callers.promptkit_engine import Implementation as Whole
 from promptkit import Engine, GenerationCall, GenerationReply
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class _AtOnce:
@@ -24,6 +19,3 @@ class Implementation(Whole):
         await super().open(base_url, concurrency)
         await self._engine.aclose()
         self._engine = Engine(self._catalog, client=_AtOnce())
-
-    async def hold(self, turns: Iterable[tuple[str, str]]) -> None:
-        await super().hold(turns)

@@ -5,18 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from callers import QUESTION, Caller
-from promptkit import (
-    Backend,
-    Catalog,
-    Engine,
-    Exchange,
-    GenerationCall,
-    GenerationReply,
-    MessageTemplate,
-    Profile,
-    PromptDefinition,
-    RunRequest,
-)
+from catalogs import saying
+from promptkit import Engine, Exchange, GenerationCall, GenerationReply, RunRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,26 +25,7 @@ class Implementation(Caller):
     packages = ("promptkit-engine", "httpx")
 
     async def open(self, base_url: str, concurrency: int) -> None:
-        self._catalog = Catalog(
-            backends=[
-                Backend(
-                    id="local",
-                    kind="chat_completions",
-                    base_url=base_url,
-                    max_concurrency=concurrency,
-                    max_waiting=1_000,
-                )
-            ],
-            profiles=[Profile(id="plain", backend="local", model="model")],
-            prompts=[
-                PromptDefinition(
-                    id="say",
-                    messages=(MessageTemplate(role="user", content="{{ text }}"),),
-                    variables=("text",),
-                    profile="plain",
-                )
-            ],
-        )
+        self._catalog = saying(base_url, max_concurrency=concurrency, max_waiting=1_000)
         self._engine = Engine(self._catalog)
         self._held: Exchange | None = None
 
