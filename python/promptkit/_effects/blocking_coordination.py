@@ -7,13 +7,14 @@ import time
 import warnings
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self, final
+from typing import TYPE_CHECKING, NamedTuple, final
 
 from promptkit._effects.branch import HAS_RUN, Branch, place_of_call
 from promptkit._effects.frames import forget_locals
 from promptkit._effects.loop_thread import Call, LoopOwner, deadline_after
 from promptkit._machines import coordination as machine
 from promptkit._values.functions import give_up
+from promptkit._values.handle import Handle
 from promptkit._values.requests import RunRequest
 from promptkit._values.results import RunResult
 from promptkit._values.turns import CoordinateRequest, CoordinationResult
@@ -34,7 +35,7 @@ class Work(NamedTuple):
 
 
 @final
-class BlockingCoordination:
+class BlockingCoordination(Handle):
     """A coordination that runs once: ``coordination.run()``.
 
     An error, a timeout or a KeyboardInterrupt leaves through ``run`` as itself; ``result`` survives each, and any
@@ -43,20 +44,12 @@ class BlockingCoordination:
     """
 
     __slots__ = ("__weakref__", "_lock", "_made_at", "_result", "_work")
+    _called = "a BlockingCoordination"
+    _comes_from = "engine.coordinate(request) makes one"
     _lock: threading.Lock
     _made_at: tuple[CodeType, int]
     _result: CoordinationResult
     _work: Work | None  # until it runs
-
-    def __new__(cls, *_: object, **__: object) -> Self:
-        """Refuse: an engine makes it."""
-        msg = "a BlockingCoordination cannot be constructed: engine.coordinate(request) makes one"
-        raise TypeError(msg)
-
-    def __init_subclass__(cls) -> NoReturn:
-        """Refuse to be subclassed."""
-        msg = "BlockingCoordination is final"
-        raise TypeError(msg)
 
     @property
     def result(self) -> CoordinationResult:
@@ -103,11 +96,6 @@ class BlockingCoordination:
         """Tell the state."""
         state = self._result.outcome or ("started" if self._work is None else "not run")
         return f"<promptkit.BlockingCoordination {state}>"
-
-    def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled or copied."""
-        msg = "a BlockingCoordination cannot be copied or pickled"
-        raise TypeError(msg)
 
 
 def coordination_of(request: CoordinateRequest, owner: LoopOwner, execute: Execute) -> BlockingCoordination:

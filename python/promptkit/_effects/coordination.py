@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Awaitable, Callable, Generator
-from typing import TYPE_CHECKING, Any, NoReturn, Self, final
+from typing import TYPE_CHECKING, Any, final
 
 import anyio
 
@@ -12,6 +12,7 @@ from promptkit._effects.branch import HAS_RUN, Branch, place_of_call
 from promptkit._effects.cancellation import CancellationCheck
 from promptkit._effects.frames import forget_locals
 from promptkit._machines import coordination as machine
+from promptkit._values.handle import Handle
 from promptkit._values.requests import RunRequest
 from promptkit._values.results import RunResult
 from promptkit._values.turns import CoordinateRequest, CoordinationResult
@@ -24,7 +25,7 @@ Execute = Callable[[RunRequest], Awaitable[RunResult]]
 
 
 @final
-class Coordination:
+class Coordination(Handle):
     """A coordination that runs once: ``await coordination``.
 
     In a task of its own: ``task_group.start_soon(coordination.run)``, or ``asyncio.create_task(coordination.run())``.
@@ -34,21 +35,13 @@ class Coordination:
     """
 
     __slots__ = ("__weakref__", "_execute", "_made_at", "_request", "_result", "_started")
+    _called = "a Coordination"
+    _comes_from = "engine.coordinate(request) makes one"
     _execute: Execute
     _made_at: tuple[CodeType, int]
     _request: CoordinateRequest
     _result: CoordinationResult
     _started: bool
-
-    def __new__(cls, *_: object, **__: object) -> Self:
-        """Refuse: an engine makes it."""
-        msg = "a Coordination cannot be constructed: engine.coordinate(request) makes one"
-        raise TypeError(msg)
-
-    def __init_subclass__(cls) -> NoReturn:
-        """Refuse to be subclassed."""
-        msg = "Coordination is final"
-        raise TypeError(msg)
 
     def __await__(self) -> Generator[Any, Any, CoordinationResult]:
         """Run, and give the result."""
@@ -90,11 +83,6 @@ class Coordination:
     def __repr__(self) -> str:
         """Tell the state."""
         return f"<promptkit.Coordination {self._result.outcome or ('started' if self._started else 'not run')}>"
-
-    def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled or copied."""
-        msg = "a Coordination cannot be copied or pickled"
-        raise TypeError(msg)
 
 
 def coordination_of(request: CoordinateRequest, execute: Execute) -> Coordination:

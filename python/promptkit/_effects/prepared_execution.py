@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self, final
+from typing import TYPE_CHECKING, NamedTuple, final
 
 from promptkit._prepare.pipeline import details
+from promptkit._values.handle import Handle
 from promptkit.errors import PreparedExecutionError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Payload(NamedTuple):
 
 
 @final
-class PreparedExecution:
+class PreparedExecution(Handle):
     """A run whose messages and settings are fixed: give it to ``Engine.run_prepared`` of the engine that made it.
 
     It runs once, on that engine or a view of it. ``details`` read the same before and after, and hold neither the
@@ -35,21 +36,13 @@ class PreparedExecution:
     """
 
     __slots__ = ("__weakref__", "_details", "_lock", "_payload", "_prepared", "_state")
+    _called = "a PreparedExecution"
+    _comes_from = "engine.prepare_execution(request) makes one"
     _details: PreparedRun | None
     _lock: threading.Lock
     _payload: Payload | None
     _prepared: Prepared | None
     _state: str
-
-    def __new__(cls, *_: object, **__: object) -> Self:
-        """Refuse: an engine makes it."""
-        msg = "a PreparedExecution cannot be constructed: engine.prepare_execution(request) makes one"
-        raise TypeError(msg)
-
-    def __init_subclass__(cls) -> NoReturn:
-        """Refuse to be subclassed."""
-        msg = "PreparedExecution is final"
-        raise TypeError(msg)
 
     @property
     def details(self) -> PreparedRun:
@@ -72,11 +65,6 @@ class PreparedExecution:
     def __repr__(self) -> str:
         """Give a constant."""
         return "<promptkit.PreparedExecution>"
-
-    def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled or copied."""
-        msg = "a PreparedExecution cannot be copied or pickled"
-        raise TypeError(msg)
 
 
 def execution_of(payload: Payload) -> PreparedExecution:

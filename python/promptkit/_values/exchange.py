@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn, Self, final
+from typing import TYPE_CHECKING, NoReturn, final
 
 import msgspec
 
+from promptkit._values.handle import Handle
 from promptkit._values.messages import Message, from_tuples
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class ExchangeDetails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @final
-class Exchange:
+class Exchange(Handle):
     """One captured exchange and all before it: give it to ``RunRequest.continue_from`` to continue.
 
     Obtained only from ``RunResult.exchange``. Immutable, bound to no engine, and free to be used on any engine, in any
@@ -33,17 +34,9 @@ class Exchange:
     """
 
     __slots__ = ("__weakref__", "_node")
+    _called = "an Exchange"
+    _comes_from = "run a request with capture_exchange=True and take result.exchange"
     _node: Node
-
-    def __new__(cls, *_: object, **__: object) -> Self:
-        """Refuse: an exchange comes from a run."""
-        msg = "an Exchange cannot be constructed: run a request with capture_exchange=True and take result.exchange"
-        raise TypeError(msg)
-
-    def __init_subclass__(cls) -> NoReturn:
-        """Refuse to be subclassed."""
-        msg = "Exchange is final"
-        raise TypeError(msg)
 
     def details(self) -> ExchangeDetails:
         """Build the complete history, from the first message to the final answer. Costs what the history is long."""

@@ -1,0 +1,33 @@
+"""A capability that only the engine gives out."""
+
+from __future__ import annotations
+
+from typing import ClassVar, NoReturn, Self
+
+
+class Handle:
+    """A class of these is final. Its objects cannot be constructed, copied or pickled.
+
+    ``object.__new__`` makes one, in the module of the class.
+    """
+
+    __slots__ = ()
+    _called: ClassVar[str]  # with its article
+    _comes_from: ClassVar[str]
+
+    def __new__(cls, *_: object, **__: object) -> Self:
+        """Refuse: an engine makes it."""
+        msg = f"{cls._called} cannot be constructed: {cls._comes_from}"
+        raise TypeError(msg)
+
+    def __init_subclass__(cls) -> None:
+        """Refuse to be subclassed once more."""
+        parent = next(base for base in cls.__mro__[1:] if issubclass(base, Handle))
+        if parent is not Handle:
+            msg = f"{parent.__name__} is final"
+            raise TypeError(msg)
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be copied or pickled."""
+        msg = f"{self._called} cannot be copied or pickled"
+        raise TypeError(msg)
