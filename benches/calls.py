@@ -31,25 +31,30 @@ SAMPLE = 0.05  # seconds of calls between two looks at the clock
 SLOW = 1.0  # of a single call: who is slower is asked three times
 
 
-def measure(processes: dict[str, Process], names: tuple[str, ...], tasks: int = 1) -> dict[str, float]:
-    """Give the CPU seconds of a call of each, in rounds that take turns."""
-    counts: dict[str, int] = {}
-    rounds: dict[str, int] = {}
-    for name in names:
+def measure(
+    processes: dict[str, Process], names: tuple[str, ...], at_a_time: tuple[int, ...] = (1,)
+) -> dict[int, dict[str, float]]:
+    """Give the CPU seconds of a call of each, so many at a time, in rounds in which all of them take turns."""
+    counts: dict[tuple[str, int], int] = {}
+    rounds: dict[tuple[str, int], int] = {}
+    cases = tuple((name, tasks) for tasks in at_a_time for name in names)
+    for name, tasks in cases:
         processes[name]("call", name=name, count=1, tasks=tasks)  # connects
         first = processes[name]("call", name=name, count=1, tasks=tasks)
         if len(first["said"]) != 1 or len(first["said"][0]) < 100:
             msg = f"{name} was answered {first['said']}"
             raise RuntimeError(msg)
         cost = first["wall"] * tasks
-        counts[name] = max(1, int(SAMPLE / cost))
-        rounds[name] = ROUNDS if cost < SLOW else 3
-    found: dict[str, list[float]] = {name: [] for name in names}
+        counts[name, tasks] = max(1, int(SAMPLE / cost))
+        rounds[name, tasks] = ROUNDS if cost < SLOW else 3
+    found: dict[tuple[str, int], list[float]] = {case: [] for case in cases}
     for turn in range(ROUNDS):
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            if turn < rounds[name]:
-                found[name].append(processes[name]("call", name=name, count=counts[name], tasks=tasks)["cpu"])
-    return {name: median(costs) for name, costs in found.items()}
+        first_one = turn % len(cases)
+        for name, tasks in cases[first_one:] + cases[:first_one]:
+            if turn < rounds[name, tasks]:
+                call = processes[name]("call", name=name, count=counts[name, tasks], tasks=tasks)
+                found[name, tasks].append(call["cpu"])
+    return {tasks: {name: median(found[name, tasks]) for name in names} for tasks in at_a_time}
 
 
 def by_depth(processes: dict[str, Process], names: tuple[str, ...], base_url: str) -> dict[int, dict[str, float]]:
@@ -61,7 +66,7 @@ def by_depth(processes: dict[str, Process], names: tuple[str, ...], base_url: st
         say(f"calls at depth {depth:,}")
         for name in names:
             processes[name]("hold", name=name, depth=depth)
-        found[depth] = measure(processes, names)
+        found[depth] = measure(processes, names)[1]
     for name in names:
         processes[name]("close", name=name)
     return found
@@ -69,15 +74,13 @@ def by_depth(processes: dict[str, Process], names: tuple[str, ...], base_url: st
 
 def at_once(processes: dict[str, Process], names: tuple[str, ...], base_url: str) -> dict[int, dict[str, float]]:
     """Measure first turns, many at the same time."""
-    found = {}
-    for tasks in TASKS:
-        say(f"{tasks} calls at a time")
-        for name in names:
-            processes[name]("open", name=name, base_url=base_url, concurrency=tasks)
-            processes[name]("hold", name=name, depth=1)
-        found[tasks] = measure(processes, names, tasks)
-        for name in names:
-            processes[name]("close", name=name)
+    say(f"{' and '.join(map(str, TASKS))} calls at a time")
+    for name in names:
+        processes[name]("open", name=name, base_url=base_url, concurrency=max(TASKS))
+        processes[name]("hold", name=name, depth=1)
+    found = measure(processes, names, TASKS)
+    for name in names:
+        processes[name]("close", name=name)
     return found
 
 
