@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup demo test check format bench bench-peers fuzz clean
+.PHONY: help setup demo test check format bench bench-peers fuzz docs clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -40,6 +40,9 @@ fuzz: ## look for a conversation that the encoder gets wrong, for a minute (a ni
 	@cargo fuzz --version >/dev/null 2>&1 || { echo "fuzz: cargo-fuzz is not installed: cargo install cargo-fuzz"; exit 1; }
 	@cd rust/history && cargo +nightly fuzz run encode -- -max_total_time=60
 
+docs: setup ## build the documentation site into docs/_build/html; a warning is an error
+	@$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html && echo "docs: open docs/_build/html/index.html"
+
 clean: ## delete what the commands made
-	@rm -rf .venv .venv-peers target .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .venv-peers target docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find python tests examples benches -name __pycache__ -prune -exec rm -rf {} + && rm -f python/promptkit/_history*.so

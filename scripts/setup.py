@@ -89,7 +89,7 @@ def usable():
 
 def make_environment():
     pip = (str(PYTHON), "-m", "pip", "--quiet", "--disable-pip-version-check")
-    groups = [part for name in ("build", "test", "check", "demo") for part in ("--group", name)]
+    groups = [part for name in ("build", "test", "check", "demo", "docs") for part in ("--group", name)]
     if not usable():
         run("making .venv", sys.executable, "-m", "venv", "--clear", str(VENV))
     run("updating pip", *pip, "install", "--upgrade", "--constraint", "constraints.txt", "pip")
