@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 UNTOLD = {"acceptance.md", "performance.md"}  # a table of tests, and figures of a benchmark
 PARTS = (".", "guides", "concepts", "coming-from", "reference")
 PAGES = sorted(page for part in PARTS for page in (ROOT / "docs" / part).glob("*.md") if page.name not in UNTOLD)
-LANGUAGES = {"python", "toml", "json", "text", "sh", "mermaid"}
+LANGUAGES = {"python", "toml", "json", "text", "sh", "yaml"}
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 UPDATE = "PROMPTKIT_UPDATE_DOCS" in os.environ  # write what programs print into the pages instead of comparing it
 
@@ -110,7 +110,7 @@ def test_every_file_and_program_of_a_page_does_what_the_page_says(
             outputs.append((fence, said))
             said = None
         else:
-            assert fence.language in {"text", "sh", "mermaid"}, f"a {fence.language} fence without the name of its file"
+            assert fence.language in {"text", "sh", "yaml"}, f"a {fence.language} fence without the name of its file"
     if UPDATE:
         for fence, text in reversed(outputs):
             source = source[: fence.start] + text + source[fence.start + len(fence.body) :]
