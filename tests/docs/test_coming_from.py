@@ -1,4 +1,4 @@
-"""What other libraries' programs look like, on the pages for those who come from them: they run, in their environment."""
+"""What other libraries' programs look like, on the pages for those who come from them: they run."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
 from servers.stub import Received, StubServer, completion, http
 
 if TYPE_CHECKING:
@@ -22,7 +23,9 @@ PAGES = sorted((ROOT / "docs" / "coming-from").glob("*.md"))
 PROGRAMS = {
     f"{page.stem}/{name}": body
     for page in PAGES
-    for name, body in re.findall(r"^```python (\w+_before\.py)\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S)
+    for name, body in re.findall(
+        r"^```python (\w+_before\.py)\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
 }
 
 

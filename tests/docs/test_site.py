@@ -58,6 +58,15 @@ def test_every_link_inside_the_site_leads_somewhere(site: Path) -> None:
     assert lost == []
 
 
+@pytest.mark.timeout(120)
+def test_the_index_for_language_models_has_every_page_with_a_sentence(site: Path) -> None:
+    index = (site / "llms.txt").read_text(encoding="utf-8")
+    assert index.startswith("# promptkit\n\n> Run configured prompts")
+    lines = re.findall(r"^- \[(.+)\]\((.+)\.html\): (.+)$", index, re.MULTILINE)
+    pages = {page.relative_to(ROOT / "docs").with_suffix("").as_posix() for page in (ROOT / "docs").rglob("*.md")}
+    assert {page for _, page, _ in lines} == {page for page in pages if not page.startswith(("dev/", "_build/"))}
+
+
 @pytest.mark.parametrize("module", ["promptkit", "promptkit.errors"])
 def test_the_reference_has_every_public_name(module: str) -> None:
     loaded = importlib.import_module(module)
