@@ -36,7 +36,6 @@ copying. Text that a model wrote is never part of ``str(error)``.
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import msgspec
@@ -142,6 +141,8 @@ def _printable(text: str) -> str:
 
 def near(name: str, known: Iterable[str]) -> str | None:
     """Give the known name that ``name`` most likely stands for, or None."""
+    import difflib
+
     found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return found[0] if found else None
 

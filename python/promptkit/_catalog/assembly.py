@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from returns.result import Failure, Result, Success
 
 from promptkit._catalog.consistency import Known, profile_faults, prompt_faults, schema_faults
-from promptkit._catalog.facts import backend_facts, fields_of, profile_facts, prompt_facts
-from promptkit._catalog.fragments import NO_FRAGMENTS
-from promptkit._catalog.places import in_file, in_memory, written_pointer
+from promptkit._catalog.places import in_file, written_pointer
 from promptkit._catalog.root import ROOT_FILE
 from promptkit._values.catalog import Definitions
 from promptkit._values.frozen import FrozenDict
@@ -166,19 +164,3 @@ def _of_schemas(schemas: Mapping[str, Document]) -> Iterator[Fault]:
             yield Fault(
                 file=fault.file, line=fault.line, key=written_pointer(found.path) or None, message=fault.message
             )
-
-
-def inconsistencies(definitions: Definitions, schemas: Collection[str]) -> Iterator[Fault]:
-    """Find every fault between definitions that were made in Python. ``schemas`` are the ids, also of those refused."""
-    backends = {name: backend_facts(fields_of(backend), ()) for name, backend in definitions.backends.items()}
-    known = Known(definitions.profiles, backends, schemas)
-    for name, profile in definitions.profiles.items():
-        for found in profile_faults(profile_facts(fields_of(profile), ()), known):
-            yield in_memory(found, "profiles", name)
-    for name, schema in definitions.schemas.items():
-        for found in schema_faults(schema):
-            yield in_memory(found, "schemas", name)
-    for name, prompt in definitions.prompts.items():
-        facts = prompt_facts(fields_of(prompt), (), {})
-        for found in prompt_faults(facts, known, NO_FRAGMENTS):
-            yield in_memory(found, "prompts", name)

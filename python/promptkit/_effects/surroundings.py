@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 import uuid
 from datetime import UTC, datetime
@@ -23,6 +22,8 @@ class Surroundings:
 
     def chance(self) -> float:
         """Give a number that is uniform in [0, 1)."""
+        import random
+
         return random.random()  # noqa: S311  # spreads retries, protects nothing
 
     def new_run_id(self) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import lru_cache
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -75,4 +74,6 @@ def definition_hash(
 
 def digest(content: bytes) -> str:
     """Give the SHA-256 of some bytes in the form of all hashes here."""
+    from hashlib import sha256  # loads OpenSSL
+
     return f"sha256:{sha256(content).hexdigest()}"

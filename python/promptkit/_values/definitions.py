@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
-from urllib.parse import urlsplit
 
 from msgspec.structs import fields
 
@@ -393,6 +392,8 @@ def _url_problems(url: str | None, path: str) -> Iterator[tuple[str, str]]:
         example = "https://api.anthropic.com" if path.startswith("/v1/") else "http://localhost:8080/v1"
         yield "base_url", f"is missing: the address below which {path[1:]} is, such as {example}"
         return
+    from urllib.parse import urlsplit
+
     # The address is not repeated in these sentences: it may hold a key.
     try:
         parts = urlsplit(url)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from copy import copy
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import urlsplit
 
 from msgspec.structs import force_setattr
 
@@ -123,6 +122,8 @@ def _url_problems(url: str) -> Iterator[tuple[str, str]]:
 
 
 def _names_a_host(url: str) -> bool:
+    from urllib.parse import urlsplit
+
     try:
         parts = urlsplit(url)
         _ = parts.port

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import unquote, urljoin
 
 from promptkit._values.json import pointer
 
@@ -359,6 +358,8 @@ def _draft(named: str) -> int:
 
 
 def _fragment(reference: str) -> str:
+    from urllib.parse import unquote
+
     return unquote(reference.partition("#")[2])
 
 
@@ -371,6 +372,8 @@ def _join(base: str, reference: str) -> str | None:
     scheme, _, rest = base.partition(":")
     if not rest.startswith("/"):
         return None
+    from urllib.parse import urljoin
+
     try:
         # urljoin knows some schemes only, and the rule is the same for all that have a path.
         return _normal(scheme + urljoin("http:" + rest, reference)[len("http") :])
