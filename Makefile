@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup demo test check format bench bench-peers fuzz docs clean
+.PHONY: help setup demo test check format bench bench-peers fuzz docs dist clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -23,6 +23,7 @@ check: setup ## format, lint, types, stubs, layers
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/basedpyright tests/typing
+	@PATH="$(CURDIR)/$(BIN):$$PATH" VIRTUAL_ENV="$(CURDIR)/.venv" basedpyright --ignoreexternal --verifytypes promptkit > .venv/types.txt || { cat .venv/types.txt; exit 1; }
 	@$(BIN)/python -m mypy.stubtest promptkit._history --mypy-config-file pyproject.toml
 	@$(BIN)/lint-imports --no-logo
 	@cargo fmt --all --check && cargo clippy --workspace --all-targets --locked --quiet -- --deny warnings
@@ -43,6 +44,9 @@ fuzz: ## look for a conversation that the encoder gets wrong, for a minute (a ni
 docs: setup ## build the documentation site into docs/_build/html; a warning is an error
 	@$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html && echo "docs: open docs/_build/html/index.html"
 
+dist: setup ## build the source distribution and a wheel from it into dist, and test that wheel in an empty environment (10 minutes)
+	@$(BIN)/python scripts/dist.py
+
 clean: ## delete what the commands made
-	@rm -rf .venv .venv-peers target docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .venv-peers target dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find python tests examples benches -name __pycache__ -prune -exec rm -rf {} + && rm -f python/promptkit/_history*.so

@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
+import promptkit
 from promptkit import (
     Backend,
     CacheControl,
@@ -30,7 +31,7 @@ from promptkit import (
 from promptkit._prepare.media_types import ENDINGS, SIGNED
 
 ROOT = Path(__file__).resolve().parent.parent
-SCHEMAS = ROOT / "python" / "promptkit" / "schemas"
+SCHEMAS = Path(promptkit.__file__).parent / "schemas"
 TABLES = ROOT / "docs" / "reference"
 DRAFT = "http://json-schema.org/draft-07/schema#"  # the newest that editors of TOML know
 
@@ -305,7 +306,7 @@ def wanted():
 def main():
     changed = [file for file, text in wanted().items() if not file.exists() or file.read_text(encoding="utf-8") != text]
     for file in changed:
-        print(file.relative_to(ROOT))  # noqa: T201
+        print(file)  # noqa: T201
     if "--check" in sys.argv[1:]:
         sys.exit(bool(changed))
     SCHEMAS.mkdir(exist_ok=True)

@@ -10,6 +10,7 @@ import sys
 import threading
 import traceback
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -18,6 +19,7 @@ import anyio.to_thread
 import httpx
 import pytest
 
+import promptkit
 from promptkit import (
     AuthenticationError,
     BackendStatusError,
@@ -43,7 +45,6 @@ from servers.stub import Held, completion, error, http, ok
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
     from servers.stub import StubServer
 
@@ -51,6 +52,7 @@ pytestmark = pytest.mark.anyio
 
 BODY = json.dumps(completion("Rome.")).encode()
 ONCE = RetryPolicy(max_retries=0)
+PACKAGE = str(Path(promptkit.__file__).parent)
 
 
 def ask(**fields: Any) -> RunRequest:
@@ -390,7 +392,7 @@ async def test_no_frame_of_a_failure_holds_the_key(closed_port: int, stub: StubS
             with pytest.raises(Exception) as raised:  # noqa: PT011  # which one is not the point
                 await engine.run(ask(credential=Secret("sk-MARK")))
         shown = traceback.TracebackException.from_exception(raised.value, capture_locals=True)
-        own_frames = [frame for frame in shown.stack if "python/promptkit" in frame.filename]
+        own_frames = [frame for frame in shown.stack if frame.filename.startswith(PACKAGE)]
         assert own_frames
         assert "MARK" not in "".join(str(frame.locals) for frame in own_frames)
         assert "MARK" not in str(raised.value)
@@ -407,7 +409,7 @@ async def test_no_frame_of_a_cancellation_holds_the_key(stub: StubServer) -> Non
                 await engine.run(ask(credential=Secret("sk-MARK")))
             except anyio.get_cancelled_exc_class() as cancellation:
                 shown = traceback.TracebackException.from_exception(cancellation, capture_locals=True)
-                frames.extend(str(f.locals) for f in shown.stack if "python/promptkit" in f.filename)
+                frames.extend(str(f.locals) for f in shown.stack if f.filename.startswith(PACKAGE))
                 raise
 
         async with anyio.create_task_group() as tasks:
