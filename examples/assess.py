@@ -10,16 +10,25 @@ from pathlib import Path
 import anyio
 
 from promptkit import (
+    AttemptFinished,
     ConversationTurn,
     CoordinateRequest,
     Engine,
+    ExecutionEvent,
     ExecutionGroup,
     RunRequest,
+    compose_observers,
     load_catalog,
     summary_table,
 )
 
 QUESTIONS = ("Who found the fault?", "What does the new fan cost?", "What is sold until Friday?")
+
+
+def diagnose(event: ExecutionEvent) -> None:
+    """Say which call failed, beside the group that counts."""
+    if isinstance(event, AttemptFinished) and event.error is not None:
+        print(f"  attempt {event.attempt} to {event.purpose} failed: {event.error}")
 
 
 class Inquiry:
@@ -61,7 +70,12 @@ async def main(engine: Engine) -> None:
     )
     inquiry, turns = Inquiry(engine), ExecutionGroup()
     ended = await engine.coordinate(
-        CoordinateRequest(start=first.exchange, additional_turns=3, next=inquiry.next, observer=turns.observe)
+        CoordinateRequest(
+            start=first.exchange,
+            additional_turns=3,
+            next=inquiry.next,
+            observer=compose_observers(diagnose, turns.observe),
+        )
     )
     print(f"ended: {ended.outcome}")
     print(summary_table({"turns": turns.snapshot(), "assessments": inquiry.assessments.snapshot()}))

@@ -7,17 +7,19 @@ from pathlib import Path
 
 import anyio
 
-from promptkit import Engine, PreparedExecutionError, RunRequest, load_catalog
+from promptkit import Engine, ExecutionGroup, PreparedExecutionError, RunRequest, load_catalog
 
 
 async def main(engine: Engine) -> None:
     """Prepare, show, run, continue."""
+    group = ExecutionGroup()
     execution = await engine.prepare_execution(
         RunRequest(
             prompt_id="read",
             variables={"question": "What broke on Monday?"},
             inputs={"letter": Path("letter.txt")},
             capture_exchange=True,
+            observer=group.observe,
         )
     )
     prepared = execution.details
@@ -27,6 +29,7 @@ async def main(engine: Engine) -> None:
 
     result = await engine.run_prepared(execution)
     print(f"ran what was prepared: {result.rendered_hash == prepared.rendered_hash}")
+    print(f"runs counted: {len(group.snapshot().members)}")
     print(f"answer: {' '.join(result.raw_output.split())}")
     try:
         await engine.run_prepared(execution)

@@ -89,6 +89,7 @@ async def test_what_was_prepared_is_what_runs_and_is_captured(capsys: pytest.Cap
     assert re.fullmatch(r"  letter: sha256:[0-9a-f]{12}", lines[1])
     assert lines[2:] == [
         "ran what was prepared: True",
+        "runs counted: 1",
         "answer: The oven.",
         "again: this prepared execution has run: make another with prepare_execution",
         "a follow-up of the run before: True",
