@@ -227,6 +227,28 @@ async def test_whatever_a_callback_raises_propagates_as_itself_once_and_is_not_r
     assert (await engine.run(msgspec.structs.replace(MORE, continue_from=first.exchange))).captured
 
 
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, EndingError])
+async def test_what_ends_a_program_leaves_a_callback_without_a_check_for_cancellation(
+    kind: type[BaseException],
+) -> None:
+    engine, client, first = await scene()
+    problem = kind("now")
+
+    def choose(_: ConversationTurn) -> None:
+        scope.cancel()
+        raise problem
+
+    scope = anyio.CancelScope()
+    caught: BaseException | None = None
+    try:
+        with scope:
+            await coordinated(engine, first.exchange, choose)
+    except kind as error:
+        caught = error
+    assert caught is problem
+    assert (scope.cancelled_caught, len(client.calls)) == (False, 1)
+
+
 async def test_an_error_of_a_turn_keeps_its_class_its_fields_and_its_cause() -> None:
     cause = OSError("underneath")
     mine = ZeroDivisionError("of the client")

@@ -28,7 +28,7 @@ PARTS: dict[str, tuple[str, int]] = {
     "3": ("Capture", 22),
     "4": ("Ancestry in events", 12),
     "5": ("Continuation from outside", 18),
-    "6": ("The progression", 19),
+    "6": ("The progression", 20),
     "7": ("The coordinator from outside", 18),
     "8": ("Capacity and cancellation", 13),
     "9": ("Observers", 12),
