@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import opentelemetry.trace
 import pytest
+from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter
-from opentelemetry.trace import StatusCode
+from opentelemetry.trace import NoOpTracerProvider, StatusCode
 
 import promptkit.opentelemetry
 from promptkit import (
@@ -111,7 +112,8 @@ async def test_a_catalog_that_is_none_is_refused_with_what_to_do() -> None:
 
 
 async def test_without_an_sdk_nothing_is_emitted_and_nothing_fails(caplog: pytest.LogCaptureFixture) -> None:
-    observer = OpenTelemetryObserver()
+    nothing = NoOpTracerProvider(), NoOpMeterProvider()  # what the API gives where no SDK is set
+    observer = OpenTelemetryObserver(tracer_provider=nothing[0], meter_provider=nothing[1])
     for event in await events_of("x"):
         observer(event)
     assert caplog.records == []
