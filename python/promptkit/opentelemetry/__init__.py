@@ -10,7 +10,9 @@ nothing. What it emits, and when: docs/guides/telemetry.md.
 try:
     import opentelemetry.metrics
     import opentelemetry.trace  # noqa: F401  # asked for here, where the answer can say what to do
-except ImportError as error:
+except ModuleNotFoundError as error:
+    if (error.name or "").partition(".")[0] != "opentelemetry":
+        raise
     message = "promptkit.opentelemetry needs opentelemetry-api: pip install 'promptkit-engine[opentelemetry]'"
     raise ImportError(message, name=error.name) from error
 
