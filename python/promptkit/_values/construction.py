@@ -20,6 +20,7 @@ from msgspec.structs import force_setattr
 from promptkit._values.frozen import UnfitError, frozen_json, frozen_mapping, shown
 from promptkit._values.functions import plain_function
 from promptkit._values.kinds import PYTHON, Words, said
+from promptkit._values.reprs import bounded_repr
 from promptkit.errors import Fault, InvalidConfigError, InvalidRequestError, PromptKitError, near
 
 if TYPE_CHECKING:
@@ -182,6 +183,8 @@ class Checked(msgspec.Struct, frozen=True):
     def problems(self) -> Iterator[tuple[str, str]]:
         """Give what is wrong beyond the types, as pairs of field and sentence."""
         return iter(())
+
+    __repr__ = bounded_repr
 
     def __post_init__(self) -> None:
         found: list[Problem] = []

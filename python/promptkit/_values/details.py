@@ -9,6 +9,7 @@ import msgspec
 
 from promptkit._values.contracts import OutputContract
 from promptkit._values.definitions import EmbeddedOptions, MessageTemplate, RetryPolicy
+from promptkit._values.reprs import bounded_repr
 from promptkit._values.results import Setting
 
 
@@ -35,6 +36,8 @@ class PromptDetails(msgspec.Struct, frozen=True, kw_only=True):
     definition_hash: str
     source: str | None
 
+    __repr__ = bounded_repr
+
 
 class ProfileDetails(msgspec.Struct, frozen=True, kw_only=True):
     """A profile with all that it decides. Built by ``Engine.inspect_profile``.
@@ -47,6 +50,8 @@ class ProfileDetails(msgspec.Struct, frozen=True, kw_only=True):
     backend: str
     model: str
     settings: Mapping[str, Setting]
+
+    __repr__ = bounded_repr
 
 
 class BackendDetails(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,3 +81,5 @@ class BackendDetails(msgspec.Struct, frozen=True, kw_only=True):
     embedded: EmbeddedOptions | None
     running: int
     waiting: int
+
+    __repr__ = bounded_repr

@@ -8,6 +8,7 @@ import msgspec
 
 from promptkit._values.handle import Handle
 from promptkit._values.messages import Message, from_tuples
+from promptkit._values.reprs import bounded_repr
 
 if TYPE_CHECKING:
     from promptkit._history import Node
@@ -22,6 +23,8 @@ class ExchangeDetails(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     parent_run_id: str | None
     messages: tuple[Message, ...]
+
+    __repr__ = bounded_repr
 
 
 @final

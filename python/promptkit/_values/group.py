@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from promptkit._values.reprs import bounded_repr
 from promptkit._values.usage import TokenUsage
 from promptkit.errors import InvalidRequestError
 
@@ -32,6 +33,8 @@ class ExecutionGroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     transient_retries: int
     repair_calls: int
     usage: TokenUsage
+
+    __repr__ = bounded_repr
 
     def __str__(self) -> str:
         """Give one line: what is not known is "unknown", and what may be more is "at least" so much."""
@@ -62,6 +65,13 @@ def _tokens(summary: ExecutionGroupSummary) -> tuple[str, ...]:
     return tuple(str(count) if covered or not count.known else f"at least {count.value}" for count in counts)
 
 
+def summary_cells(summary: ExecutionGroupSummary) -> tuple[str, ...]:
+    """Give the cells of a line in a table of groups: runs, attempts, retries, repairs, and the five counts."""
+    ended = sum(member.terminal_observed for member in summary.members)
+    runs = f"{len(summary.members)}" + ("" if ended == len(summary.members) else f" ({ended} ended)")
+    return (runs, *_counts(summary), *_tokens(summary))
+
+
 def summary_table(summaries: Mapping[str, ExecutionGroupSummary]) -> str:
     """Give a text table of groups, one a line, by the names that they are given.
 
@@ -82,9 +92,7 @@ def summary_table(summaries: Mapping[str, ExecutionGroupSummary]) -> str:
             got = type(summary).__name__
             msg = f"summary_table: {name!r}: Expected `ExecutionGroupSummary`, got `{got}`: {_TABLE_OF}"
             raise InvalidRequestError(msg)
-        ended = sum(member.terminal_observed for member in summary.members)
-        runs = f"{len(summary.members)}" + ("" if ended == len(summary.members) else f" ({ended} ended)")
-        rows.append((name if name.isprintable() else repr(name), runs, *_counts(summary), *_tokens(summary)))
+        rows.append((name if name.isprintable() else repr(name), *summary_cells(summary)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join((first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))))

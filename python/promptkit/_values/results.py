@@ -12,6 +12,7 @@ import msgspec
 from promptkit._values.contracts import OutputContract
 from promptkit._values.json import JSON, pointer
 from promptkit._values.messages import Message
+from promptkit._values.reprs import bounded_repr
 from promptkit._values.usage import TokenUsage
 from promptkit.errors import NotCapturedError, OutputInvalidError
 
@@ -35,6 +36,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
     value: JSON
     origin: Origin
+
+    __repr__ = bounded_repr
 
 
 class PreparedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,12 +65,16 @@ class PreparedRun(msgspec.Struct, frozen=True, kw_only=True):
     rendered_hash: str
     settings: Mapping[str, Setting]
 
+    __repr__ = bounded_repr
+
 
 class Violation(msgspec.Struct, frozen=True, kw_only=True):
     """One way in which an output breaks its contract; ``pointer`` is a JSON Pointer (RFC 6901) into the output."""
 
     pointer: str
     message: str
+
+    __repr__ = bounded_repr
 
 
 class Validation(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +86,8 @@ class Validation(msgspec.Struct, frozen=True, kw_only=True):
     status: Literal["not_requested", "valid", "invalid"]
     violations: tuple[Violation, ...] = ()
     extraction: Literal["whole", "fenced"] = "whole"
+
+    __repr__ = bounded_repr
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,6 +176,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         error.run_id, error.parent_run_id = self.run_id, self.parent_run_id
         error.attempts, error.usage = self.attempts, self.usage
         return error
+
+    __repr__ = bounded_repr
 
     def __copy__(self) -> Self:
         """Give a copy that keeps the exchange."""

@@ -12,6 +12,7 @@ from promptkit._values.events import Observer
 from promptkit._values.exchange import Exchange
 from promptkit._values.frozen import UnfitError, shown
 from promptkit._values.functions import function_kind
+from promptkit._values.reprs import bounded_repr
 from promptkit._values.requests import RunRequest
 from promptkit._values.results import RunResult
 
@@ -97,3 +98,5 @@ class CoordinationResult(msgspec.Struct, frozen=True, kw_only=True):
 
     outcome: Literal["stopped", "exhausted"] | None = None
     undelivered: RunResult | None = None
+
+    __repr__ = bounded_repr
