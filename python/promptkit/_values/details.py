@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -11,6 +11,9 @@ from promptkit._values.contracts import OutputContract
 from promptkit._values.definitions import EmbeddedOptions, MessageTemplate, RetryPolicy
 from promptkit._values.reprs import bounded_repr
 from promptkit._values.results import Setting
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 class PromptDetails(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +41,12 @@ class PromptDetails(msgspec.Struct, frozen=True, kw_only=True):
 
     __repr__ = bounded_repr
 
+    def __rich__(self) -> RenderableType:
+        """Give what rich shows for people."""
+        from promptkit._values.renderables import prompt_view
+
+        return prompt_view(self)
+
 
 class ProfileDetails(msgspec.Struct, frozen=True, kw_only=True):
     """A profile with all that it decides. Built by ``Engine.inspect_profile``.
@@ -52,6 +61,12 @@ class ProfileDetails(msgspec.Struct, frozen=True, kw_only=True):
     settings: Mapping[str, Setting]
 
     __repr__ = bounded_repr
+
+    def __rich__(self) -> RenderableType:
+        """Give what rich shows for people."""
+        from promptkit._values.renderables import profile_view
+
+        return profile_view(self)
 
 
 class BackendDetails(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,3 +98,9 @@ class BackendDetails(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int
 
     __repr__ = bounded_repr
+
+    def __rich__(self) -> RenderableType:
+        """Give what rich shows for people."""
+        from promptkit._values.renderables import backend_view
+
+        return backend_view(self)

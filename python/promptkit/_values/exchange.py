@@ -11,6 +11,8 @@ from promptkit._values.messages import Message, from_tuples
 from promptkit._values.reprs import bounded_repr
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from promptkit._history import Node
 
 
@@ -25,6 +27,12 @@ class ExchangeDetails(msgspec.Struct, frozen=True, kw_only=True):
     messages: tuple[Message, ...]
 
     __repr__ = bounded_repr
+
+    def __rich__(self) -> RenderableType:
+        """Give what rich shows for people."""
+        from promptkit._values.renderables import conversation_view
+
+        return conversation_view(self)
 
 
 @final
@@ -62,6 +70,12 @@ class Exchange(Handle):
     def __repr__(self) -> str:
         """Give a constant."""
         return "<promptkit.Exchange>"
+
+    def __rich__(self) -> RenderableType:
+        """Give what rich shows for people: the newest messages."""
+        from promptkit._values.renderables import conversation_view
+
+        return conversation_view(self)
 
     def __copy__(self) -> Exchange:
         """Give the same exchange."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,6 +12,9 @@ from promptkit._values.usage import TokenUsage
 from promptkit.errors import InvalidRequestError
 
 _TABLE_OF = 'give {"name": group.snapshot()}'
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 class ExecutionGroupMember(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +39,12 @@ class ExecutionGroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     usage: TokenUsage
 
     __repr__ = bounded_repr
+
+    def __rich__(self) -> RenderableType:
+        """Give what rich shows for people."""
+        from promptkit._values.renderables import summary_view
+
+        return summary_view(self)
 
     def __str__(self) -> str:
         """Give one line: what is not known is "unknown", and what may be more is "at least" so much."""

@@ -17,6 +17,8 @@ from promptkit._values.usage import TokenUsage
 from promptkit.errors import NotCapturedError, OutputInvalidError
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from promptkit._values.exchange import Exchange
 
 T = TypeVar("T")
@@ -66,6 +68,12 @@ class PreparedRun(msgspec.Struct, frozen=True, kw_only=True):
     settings: Mapping[str, Setting]
 
     __repr__ = bounded_repr
+
+    def __rich__(self) -> RenderableType:
+        """Give what rich shows for people."""
+        from promptkit._values.renderables import prepared_view
+
+        return prepared_view(self)
 
 
 class Violation(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,6 +186,12 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return error
 
     __repr__ = bounded_repr
+
+    def __rich__(self) -> RenderableType:
+        """Give what rich shows for people."""
+        from promptkit._values.renderables import result_view
+
+        return result_view(self)
 
     def __copy__(self) -> Self:
         """Give a copy that keeps the exchange."""

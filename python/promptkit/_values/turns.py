@@ -17,6 +17,8 @@ from promptkit._values.requests import RunRequest
 from promptkit._values.results import RunResult
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from promptkit._values.construction import Reader
 
 
@@ -100,3 +102,9 @@ class CoordinationResult(msgspec.Struct, frozen=True, kw_only=True):
     undelivered: RunResult | None = None
 
     __repr__ = bounded_repr
+
+    def __rich__(self) -> RenderableType:
+        """Give what rich shows for people."""
+        from promptkit._values.renderables import coordination_view
+
+        return coordination_view(self)

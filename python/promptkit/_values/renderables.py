@@ -1,0 +1,243 @@
+"""What rich shows of the values: loaded when it asks, since nothing else needs rich.
+
+Texts of models and people are never markup, and are bounded and made visible; every name and id is too.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from rich.console import Group
+from rich.padding import Padding
+from rich.table import Column, Table
+from rich.text import Text
+
+from promptkit._values.exchange import Exchange, ExchangeDetails, node_of
+from promptkit._values.group import ExecutionGroupSummary, summary_cells
+from promptkit._values.messages import FilePart, ImagePart, Message, TextPart, from_tuples
+from promptkit._values.reprs import bounded_repr
+from promptkit._values.usage import TokenUsage
+from promptkit._values.visible import excerpt, line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.console import RenderableType
+
+    from promptkit._values.definitions import MessageTemplate
+    from promptkit._values.details import BackendDetails, ProfileDetails, PromptDetails
+    from promptkit._values.messages import ContentPart
+    from promptkit._values.results import PreparedRun, RunResult, Setting
+    from promptkit._values.turns import CoordinationResult
+
+NEWEST = 20  # messages that are shown
+MAX_VALUE = 500  # characters of a setting or a name
+MAX_PARTS = 20  # of one message
+MAX_ROWS = 100  # of a table
+FEW = 3  # columns of numbers that fit beside each other wherever people read
+STYLES = {"system": "magenta", "developer": "magenta", "user": "cyan", "assistant": "green"}
+COUNTS = ("input", "output", "cache read", "cache write", "reasoning")
+
+
+def conversation_view(source: Exchange | ExchangeDetails, newest: int = NEWEST) -> RenderableType:
+    """Show the newest messages of a conversation."""
+    run_id, length, shown = _newest(source, newest)
+    title = Text.assemble(("exchange ", "bold"), line(run_id), (f", {_number(length, 'message')}", "dim"))
+    return Group(title, *messages_view(shown, length))
+
+
+def _newest(source: Exchange | ExchangeDetails, number: int) -> tuple[str, int, tuple[Message, ...]]:
+    node = node_of(source) if isinstance(source, Exchange) else None
+    if node is None:
+        details = source.details() if isinstance(source, Exchange) else source
+        return details.run_id, len(details.messages), details.messages[max(0, len(details.messages) - number) :]
+    stored = node.messages()  # tuples: a message is made only of what is shown
+    return node.run_id, len(stored), from_tuples(stored[max(0, len(stored) - number) :])
+
+
+def messages_view(shown: Sequence[Message | MessageTemplate], length: int) -> list[RenderableType]:
+    """Show the last messages of so many."""
+    before = length - len(shown)
+    first = [Text(f"… {_number(before, 'earlier message')}", "dim italic")] if before else []
+    return [*first, *(part for message in shown for part in _message(message))]
+
+
+def _message(message: Message | MessageTemplate) -> tuple[RenderableType, RenderableType]:
+    marker = "" if message.cache_control is None else f" (cached{_ttl(message.cache_control.ttl)})"
+    head = Text.assemble((line(message.role), f"bold {STYLES.get(message.role, '')}"), (marker, "dim"))
+    return head, _indented(content_text(message.content))
+
+
+def content_text(content: str | tuple[ContentPart, ...]) -> Text:
+    """Give the content of a message: its text, and its other parts by what they are."""
+    if isinstance(content, str):
+        return _body(content)
+    parts = [_body(part.text) if isinstance(part, TextPart) else _part(part) for part in content[:MAX_PARTS]]
+    if len(content) > MAX_PARTS:
+        parts.append(Text(f"… {_number(len(content) - MAX_PARTS, 'more part')}", "dim italic"))
+    return Text("\n").join(parts)
+
+
+def _part(part: ImagePart | FilePart) -> Text:
+    if part.data is None:
+        where = line(getattr(part, "url", None) or "")
+    else:
+        name = getattr(part, "filename", None)
+        where = (f"{line(name)}, " if name else "") + _number(len(part.data), "byte")
+    return Text(f"<{line(part.media_type)}: {where}>", "dim")
+
+
+def result_view(result: RunResult) -> RenderableType:
+    """Show what a run answered, whether that is valid, and what it used."""
+    status = result.validation.status
+    about = [line(result.model), f"{result.timing.duration:.1f} s", _number(result.attempts, "attempt")]
+    head = Text.assemble((line(result.prompt_id), "bold"), (f"  {', '.join(about)}", "dim"))
+    shown: list[RenderableType] = [head, _indented(_body(result.raw_output))]
+    if result.refusal is not None:
+        shown.append(Text.assemble(("refused: ", "yellow"), _body(result.refusal)))
+    if status == "invalid":
+        shown.append(Text("invalid under its contract", "bold red"))
+        violations = result.validation.violations
+        rows = [f"{line(v.pointer) or 'the whole'}: {line(v.message, MAX_VALUE)}" for v in violations[:NEWEST]]
+        more = [f"… {len(violations) - NEWEST:,} more"] if len(violations) > NEWEST else []
+        shown.append(_indented(Text("\n".join([*rows, *more]), "red")))
+    tokens = ", ".join(f"{name} {count}" for name, count in zip(COUNTS, token_cells(result.usage), strict=True))
+    return Group(*shown, Text(f"tokens: {tokens}", "dim"))
+
+
+def prepared_view(prepared: PreparedRun) -> RenderableType:
+    """Show what a run would send."""
+    about = pairs_table(
+        {
+            "prompt": prepared.prompt_id,
+            "continues": prepared.parent_run_id,
+            "profile": prepared.profile,
+            "backend": prepared.backend,
+            "model": prepared.model,
+            "session": prepared.session_id,
+            "output": prepared.output.kind,
+            "definition": prepared.definition_hash,
+            "rendered": prepared.rendered_hash,
+            **{f"input {name}": value for name, value in prepared.input_hashes.items()},
+        }
+    )
+    return Group(about, *messages_view(prepared.messages[-NEWEST:], len(prepared.messages)))
+
+
+def prompt_view(details: PromptDetails) -> RenderableType:
+    """Show a prompt as it is defined."""
+    about = pairs_table(
+        {
+            "prompt": details.id,
+            "description": details.description,
+            "variables": ", ".join(details.variables) or None,
+            "inputs": ", ".join(details.inputs) or None,
+            "profile": details.profile,
+            "session": details.session,
+            "output": details.output.kind,
+            "definition": details.definition_hash,
+            "file": details.source,
+        }
+    )
+    return Group(about, *messages_view(details.messages[-NEWEST:], len(details.messages)))
+
+
+def profile_view(details: ProfileDetails) -> RenderableType:
+    """Show a profile, and where each setting comes from."""
+    about = pairs_table({"profile": details.id, "backend": details.backend, "model": details.model})
+    return Group(about, settings_table(details.settings))
+
+
+def backend_view(details: BackendDetails) -> RenderableType:
+    """Show a backend, and how busy it is."""
+    return pairs_table({name: getattr(details, name) for name in details.__struct_fields__})
+
+
+def coordination_view(result: CoordinationResult) -> RenderableType:
+    """Show how a coordination ended."""
+    head = Text.assemble(("coordination ", "bold"), result.outcome or "did not end normally")
+    if result.undelivered is None:
+        return head
+    return Group(head, Text("a completed response was not delivered:", "yellow"), result_view(result.undelivered))
+
+
+def summary_view(summary: ExecutionGroupSummary) -> RenderableType:
+    """Show the totals of a group."""
+    return usage_rows({"": summary})
+
+
+def usage_rows(rows: Mapping[str, RunResult | ExecutionGroupSummary | TokenUsage]) -> Table:
+    """Show what each of these used: up to three side by side, which fits anywhere, more in a line each."""
+    heads = ("runs", "attempts", "retries", "repairs", *COUNTS)
+    cells = [("", *heads), *((line(name), *_usage_cells(used)) for name, used in islice(rows.items(), MAX_ROWS))]
+    if len(cells) <= 1 + FEW:
+        cells = list(zip(*cells, strict=True))
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for head in cells[0]:
+        table.add_column(Text(head), overflow="fold", justify="right" if table.columns else "left")
+    for row in cells[1:]:
+        table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
+def _usage_cells(used: RunResult | ExecutionGroupSummary | TokenUsage) -> tuple[str, ...]:
+    if isinstance(used, ExecutionGroupSummary):
+        return summary_cells(used)
+    if isinstance(used, TokenUsage):
+        return ("", "", "", "", *token_cells(used))
+    return ("1", str(used.attempts), str(used.transient_retries), str(used.repair_calls), *token_cells(used.usage))
+
+
+def settings_table(settings: Mapping[str, Setting]) -> Table:
+    """Show settings with where each comes from."""
+    table = Table("setting", Column("value", overflow="fold"), "from", box=None, pad_edge=False, header_style="bold")
+    for name, setting in sorted(settings.items())[:MAX_ROWS]:
+        style = "dim" if setting.origin == "default" else ""
+        table.add_row(Text(line(name)), _value(setting.value), Text(setting.origin), style=style)
+    return table
+
+
+def pairs_table(pairs: Mapping[str, Any]) -> Table:
+    """Show names with their values, but for those without one."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in [pair for pair in pairs.items() if pair[1] is not None][:MAX_ROWS]:
+        table.add_row(Text(line(name)), _value(value))
+    return table
+
+
+def token_cells(usage: TokenUsage) -> tuple[str, ...]:
+    """Give the five counts: unknown ones as "unknown", partial ones as "at least" so much."""
+    return tuple(str(getattr(usage, name)) for name in usage.__struct_fields__)
+
+
+def _value(value: Any) -> Text:
+    if value is None:
+        return Text("-", "dim")
+    return Text(excerpt(value if isinstance(value, str) else _json(value), MAX_VALUE), overflow="fold")
+
+
+def _json(value: Any) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except (OverflowError, ValueError):  # an integer of many digits
+        return bounded_repr(value)
+
+
+def _body(text: str) -> Text:
+    return Text(excerpt(text), overflow="fold")
+
+
+def _indented(body: Text) -> Padding:
+    return Padding(body, (0, 0, 0, 2))
+
+
+def _ttl(ttl: str | None) -> str:
+    return "" if ttl is None else f" for {ttl}"
+
+
+def _number(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
