@@ -15,10 +15,10 @@ import msgspec
 import pytest
 
 import promptkit
-from promptkit import coordination, errors, testing
+from promptkit import coordination, display, errors, opentelemetry, testing
 from promptkit.errors import PromptKitError
 
-MODULES = [promptkit, errors, coordination, testing]
+MODULES = [promptkit, errors, coordination, testing, display, opentelemetry]
 
 
 def _public() -> list[tuple[str, Any]]:

@@ -111,6 +111,20 @@ async def test_the_wait_for_a_permit_is_measured_by_backend(telemetry: Telemetry
     assert (point.count, point.attributes) == (2, {"promptkit.backend": "server"})
 
 
+@pytest.mark.parametrize(
+    ("name", "measured"),
+    [("gen_ai.client.operation.duration", "chat"), ("promptkit.run.duration", "run_prompt")],
+)
+async def test_an_example_of_a_measurement_is_the_span_that_it_is_measured_of(
+    telemetry: Telemetry, name: str, measured: str
+) -> None:
+    await run(telemetry, ANSWER)
+    (point,) = telemetry.points(name)
+    (span,) = telemetry.spans(measured)
+    assert span.context is not None
+    assert [example.span_id for example in point.exemplars] == [span.context.span_id]
+
+
 async def test_nothing_that_is_measured_has_the_id_of_a_run(telemetry: Telemetry) -> None:
     await run(telemetry, BUSY, ANSWER)
     for name in (

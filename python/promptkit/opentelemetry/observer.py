@@ -47,11 +47,12 @@ logger = logging.getLogger("promptkit.opentelemetry")
 class OpenRun:
     """A run that has not ended, as far as this observer has seen."""
 
-    __slots__ = ("attempts", "context", "delays", "span")
+    __slots__ = ("attempt", "attempts", "context", "delays", "span")
 
     def __init__(self) -> None:
         self.span: Span = INVALID_SPAN  # until it is started, and if it cannot be
         self.context: Context | None = None  # that of the application's code, with the span in it
+        self.attempt: Context | None = None  # the same, with the span of the newest attempt
         self.attempts = 0  # the newest that was told
         self.delays = 0  # the attempt after which the newest wait was told
 
@@ -187,15 +188,16 @@ class OpenTelemetryObserver:
         if event.outcome == "failed":
             span.set_status(StatusCode.ERROR)
         span.end(end)
+        run.attempt = trace.set_span_in_context(span, run.context)
 
     def _measure_attempt(self, event: AttemptFinished, run: OpenRun, shared: Attributes) -> None:
-        self._duration.record(event.duration, shared, run.context)
-        self._queue.record(event.queued, {names.BACKEND: text(event.backend)}, run.context)
+        self._duration.record(event.duration, shared, run.attempt)
+        self._queue.record(event.queued, {names.BACKEND: text(event.backend)}, run.attempt)
         without_error = {name: value for name, value in shared.items() if name != names.ERROR_TYPE}
         for kind, count in (("input", event.usage.input_tokens), ("output", event.usage.output_tokens)):
             # Of a failed attempt only what it used after all: its zero says nothing about how much an operation uses.
             if count.known and count.complete and (count.value or event.outcome == "completed"):
-                self._tokens.record(count.value, without_error | {names.TOKEN_TYPE: kind}, run.context)
+                self._tokens.record(count.value, without_error | {names.TOKEN_TYPE: kind}, run.attempt)
 
     def _retry_delayed(self, event: RetryDelayed) -> None:
         with self._lock:
