@@ -104,7 +104,7 @@ USAGE = TokenUsage(
 
 def test_an_exchange_shows_its_messages_by_role() -> None:
     assert shown(said("run-1", "Where?", "In Rome.")).splitlines() == [
-        "exchange run-1, 2 messages",
+        "exchange of 2 messages",
         "user",
         "  Where?",
         "assistant",
@@ -114,10 +114,10 @@ def test_an_exchange_shows_its_messages_by_role() -> None:
 
 def test_of_a_long_exchange_the_newest_messages_are_shown_and_the_others_counted() -> None:
     rows = shown(chain(100)[-1]).splitlines()
-    assert rows[:4] == ["exchange r99, 200 messages", "… 180 earlier messages", "user", "  q90"]
+    assert rows[:4] == ["exchange of 200 messages", "… 180 earlier messages", "user", "  q90"]
     assert rows[-1] == "  a99"
     assert shown(conversation(chain(3)[-1], newest=1)).splitlines() == [
-        "exchange r2, 6 messages",
+        "exchange of 6 messages",
         "… 5 earlier messages",
         "assistant",
         "  a2",
@@ -311,6 +311,12 @@ def test_what_models_write_is_no_markup_and_does_nothing_to_a_terminal(value: An
     text.encode()
     assert all(character.isprintable() or character == "\n" for character in text)
     assert "\\x1b" in text.replace("\n", "").replace(" ", "").replace("│", "")
+
+
+def test_no_blanks_stand_behind_what_is_shown_and_would_be_copied_with_it() -> None:
+    out = io.StringIO()
+    Console(file=out, width=40).print(said("r", "Where?\nAnd when?", "In Rome."))
+    assert [row for row in out.getvalue().splitlines() if row != row.rstrip()] == []
 
 
 def test_markup_and_names_of_emoji_are_shown_as_they_stand() -> None:

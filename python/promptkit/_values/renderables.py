@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from rich.console import Group
-from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -24,7 +24,7 @@ from promptkit._values.visible import excerpt, line
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
     from promptkit._values.definitions import MessageTemplate
     from promptkit._values.details import BackendDetails, ProfileDetails, PromptDetails
@@ -41,20 +41,34 @@ STYLES = {"system": "magenta", "developer": "magenta", "user": "cyan", "assistan
 COUNTS = ("input", "output", "cache read", "cache write", "reasoning")
 
 
+class Indented:
+    """A text two columns to the right. Unlike a Padding it puts no blanks behind, which would be copied with it."""
+
+    def __init__(self, body: Text) -> None:
+        self._body = body
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Give the lines of the text."""
+        narrower = options.update_width(max(1, options.max_width - 2))
+        for segments in console.render_lines(self._body, narrower, pad=False):
+            yield Segment("  ")
+            yield from segments
+            yield Segment.line()
+
+
 def conversation_view(source: Exchange | ExchangeDetails, newest: int = NEWEST) -> RenderableType:
     """Show the newest messages of a conversation."""
-    run_id, length, shown = _newest(source, newest)
-    title = Text.assemble(("exchange ", "bold"), line(run_id), (f", {_number(length, 'message')}", "dim"))
-    return Group(title, *messages_view(shown, length))
+    length, shown = _newest(source, newest)
+    return Group(Text(f"exchange of {_number(length, 'message')}", "bold"), *messages_view(shown, length))
 
 
-def _newest(source: Exchange | ExchangeDetails, number: int) -> tuple[str, int, tuple[Message, ...]]:
+def _newest(source: Exchange | ExchangeDetails, number: int) -> tuple[int, tuple[Message, ...]]:
     node = node_of(source) if isinstance(source, Exchange) else None
     if node is None:
-        details = source.details() if isinstance(source, Exchange) else source
-        return details.run_id, len(details.messages), details.messages[max(0, len(details.messages) - number) :]
+        messages = source.details().messages if isinstance(source, Exchange) else source.messages
+        return len(messages), messages[max(0, len(messages) - number) :]
     stored = node.messages()  # tuples: a message is made only of what is shown
-    return node.run_id, len(stored), from_tuples(stored[max(0, len(stored) - number) :])
+    return len(stored), from_tuples(stored[max(0, len(stored) - number) :])
 
 
 def messages_view(shown: Sequence[Message | MessageTemplate], length: int) -> list[RenderableType]:
@@ -64,10 +78,10 @@ def messages_view(shown: Sequence[Message | MessageTemplate], length: int) -> li
     return [*first, *(part for message in shown for part in _message(message))]
 
 
-def _message(message: Message | MessageTemplate) -> tuple[RenderableType, RenderableType]:
+def _message(message: Message | MessageTemplate) -> tuple[Text, Indented]:
     marker = "" if message.cache_control is None else f" (cached{_ttl(message.cache_control.ttl)})"
     head = Text.assemble((line(message.role), f"bold {STYLES.get(message.role, '')}"), (marker, "dim"))
-    return head, _indented(content_text(message.content))
+    return head, Indented(content_text(message.content))
 
 
 def content_text(content: str | tuple[ContentPart, ...]) -> Text:
@@ -94,7 +108,7 @@ def result_view(result: RunResult) -> RenderableType:
     status = result.validation.status
     about = [line(result.model), f"{result.timing.duration:.1f} s", _number(result.attempts, "attempt")]
     head = Text.assemble((line(result.prompt_id), "bold"), (f"  {', '.join(about)}", "dim"))
-    shown: list[RenderableType] = [head, _indented(_body(result.raw_output))]
+    shown: list[RenderableType] = [head, Indented(_body(result.raw_output))]
     if result.refusal is not None:
         shown.append(Text.assemble(("refused: ", "yellow"), _body(result.refusal)))
     if status == "invalid":
@@ -102,7 +116,7 @@ def result_view(result: RunResult) -> RenderableType:
         violations = result.validation.violations
         rows = [f"{line(v.pointer) or 'the whole'}: {line(v.message, MAX_VALUE)}" for v in violations[:NEWEST]]
         more = [f"… {len(violations) - NEWEST:,} more"] if len(violations) > NEWEST else []
-        shown.append(_indented(Text("\n".join([*rows, *more]), "red")))
+        shown.append(Indented(Text("\n".join([*rows, *more]), "red")))
     tokens = ", ".join(f"{name} {count}" for name, count in zip(COUNTS, token_cells(result.usage), strict=True))
     return Group(*shown, Text(f"tokens: {tokens}", "dim"))
 
@@ -229,10 +243,6 @@ def _json(value: Any) -> str:
 
 def _body(text: str) -> Text:
     return Text(excerpt(text), overflow="fold")
-
-
-def _indented(body: Text) -> Padding:
-    return Padding(body, (0, 0, 0, 2))
 
 
 def _ttl(ttl: str | None) -> str:
