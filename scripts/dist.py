@@ -13,8 +13,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
-EXTRAS = "embedded"
-GROUPS = ("test", "check", "docs", "demo")
+EXTRAS = "embedded,opentelemetry"
+GROUPS = ("test", "check", "docs")
 SOURCE = ("python", "rust", ".ci")  # the tests find nothing there
 
 

@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 STAMP = VENV / "promptkit-setup"
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+EXTRAS = "embedded,opentelemetry"
 SOURCES = ("pyproject.toml", "constraints.txt", "Cargo.toml", "Cargo.lock", "scripts/setup.py")
 
 
@@ -89,14 +90,14 @@ def usable():
 
 def make_environment():
     pip = (str(PYTHON), "-m", "pip", "--quiet", "--disable-pip-version-check")
-    groups = [part for name in ("build", "test", "check", "demo", "docs") for part in ("--group", name)]
+    groups = [part for name in ("build", "test", "check", "docs") for part in ("--group", name)]
     if not usable():
         run("making .venv", sys.executable, "-m", "venv", "--clear", str(VENV))
     run("updating pip", *pip, "install", "--upgrade", "--constraint", "constraints.txt", "pip")
     run("installing the tools", *pip, "install", "--constraint", "constraints.txt", *groups)
     run(
         "building the history store and installing promptkit (the first time takes some minutes)",
-        *pip, "install", "--constraint", "constraints.txt", "--no-build-isolation", "--editable", ".[embedded]",
+        *pip, "install", "--constraint", "constraints.txt", "--no-build-isolation", "--editable", f".[{EXTRAS}]",
     )  # fmt: skip
 
 

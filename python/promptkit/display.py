@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 try:
     from rich.text import Text
     from rich.tree import Tree
-except ModuleNotFoundError as error:
-    if (error.name or "").partition(".")[0] != "rich":
+except ModuleNotFoundError as _error:
+    if (_error.name or "").partition(".")[0] != "rich":
         raise
-    message = "promptkit.display needs rich: pip install 'promptkit-engine[cli]'"
-    raise ImportError(message, name=error.name) from error
+    _message = "promptkit.display needs rich: pip install 'promptkit-engine[cli]'"
+    raise ImportError(_message, name=_error.name) from _error
 
 from promptkit._values.exchange import Exchange, ExchangeDetails
 from promptkit._values.group import ExecutionGroupSummary

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import logging
 import subprocess
 import sys
@@ -30,8 +31,8 @@ from promptkit import (
     RunStarted,
     compose_observers,
 )
+from promptkit._opentelemetry.observer import MAX_OPEN_RUNS, MAX_PARENTS
 from promptkit.opentelemetry import OpenTelemetryObserver
-from promptkit.opentelemetry.observer import MAX_OPEN_RUNS, MAX_PARENTS
 from promptkit.testing import EventRecorder, ScriptedClient
 from servers.catalogs import small_catalog
 
@@ -214,7 +215,7 @@ async def test_one_observer_serves_a_coordination_and_its_requests(telemetry: Te
 
 def test_the_package_of_its_name_is_not_the_one_that_it_imports() -> None:
     assert opentelemetry.trace.__name__ == "opentelemetry.trace"
-    assert vars(promptkit.opentelemetry.observer)["trace"] is opentelemetry.trace
+    assert vars(importlib.import_module("promptkit._opentelemetry.observer"))["trace"] is opentelemetry.trace
 
 
 def test_without_the_extra_the_import_says_what_to_install() -> None:

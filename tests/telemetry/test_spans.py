@@ -27,7 +27,7 @@ from promptkit import (
     RunResult,
     UnknownPromptError,
 )
-from promptkit.opentelemetry.attributes import nanoseconds, provider_at
+from promptkit._opentelemetry.attributes import nanoseconds, provider_at
 from promptkit.testing import EventRecorder, ScriptedClient
 from servers.catalogs import small_catalog
 from servers.surroundings import START, Still, engine_in

@@ -10,12 +10,12 @@ nothing. What it emits, and when: docs/guides/telemetry.md.
 try:
     import opentelemetry.metrics
     import opentelemetry.trace  # noqa: F401  # asked for here, where the answer can say what to do
-except ModuleNotFoundError as error:
-    if (error.name or "").partition(".")[0] != "opentelemetry":
+except ModuleNotFoundError as _error:
+    if (_error.name or "").partition(".")[0] != "opentelemetry":
         raise
-    message = "promptkit.opentelemetry needs opentelemetry-api: pip install 'promptkit-engine[opentelemetry]'"
-    raise ImportError(message, name=error.name) from error
+    _message = "promptkit.opentelemetry needs opentelemetry-api: pip install 'promptkit-engine[opentelemetry]'"
+    raise ImportError(_message, name=_error.name) from _error
 
-from promptkit.opentelemetry.observer import OpenTelemetryObserver
+from promptkit._opentelemetry.observer import OpenTelemetryObserver
 
 __all__ = ["OpenTelemetryObserver"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from promptkit.opentelemetry import conventions as names
+from promptkit._opentelemetry import conventions as names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,10 +12,8 @@ from opentelemetry import metrics, trace
 from opentelemetry.trace import INVALID_SPAN, Link, SpanKind, StatusCode
 
 from promptkit._load_catalog import Catalog
-from promptkit._values.events import AttemptFinished, RetryDelayed, RunFinished, RunStarted
-from promptkit.errors import InvalidRequestError
-from promptkit.opentelemetry import conventions as names
-from promptkit.opentelemetry.attributes import (
+from promptkit._opentelemetry import conventions as names
+from promptkit._opentelemetry.attributes import (
     UNCONFIGURED,
     attempt_attributes,
     configured,
@@ -25,6 +23,8 @@ from promptkit.opentelemetry.attributes import (
     run_attributes,
     text,
 )
+from promptkit._values.events import AttemptFinished, RetryDelayed, RunFinished, RunStarted
+from promptkit.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, SpanContext, TracerProvider
 
     from promptkit import ExecutionEvent
-    from promptkit.opentelemetry.attributes import Attributes
+    from promptkit._opentelemetry.attributes import Attributes
 
 MAX_OPEN_RUNS = 4_096  # spans kept for runs whose end has not been seen
 MAX_PARENTS = 16_384  # completed runs that can still be linked to

@@ -1,0 +1,1 @@
+"""What events say, as spans and metrics by the GenAI semantic conventions."""
