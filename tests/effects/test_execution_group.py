@@ -16,10 +16,14 @@ import pytest
 
 from promptkit import (
     AttemptFinished,
+    BackendStatusError,
+    ConnectError,
     Engine,
     ExecutionEvent,
     ExecutionGroup,
     ExecutionGroupMember,
+    PromptKitError,
+    RejectedRequestError,
     ReportedUsage,
     RetryDelayed,
     RunFinished,
@@ -78,7 +82,6 @@ def finished(run_id: str, spent: TokenUsage, attempts: int = 1, retries: int = 0
 ONE = usage(count(1))
 ZERO = usage(count(0))
 UNKNOWN = usage(count(0, known=False, complete=False))
-NOTHING = usage(count(0, known=False))
 
 
 def told(*events: ExecutionEvent) -> ExecutionGroup:
@@ -114,16 +117,46 @@ def test_the_totals_are_those_of_the_terminals_alone() -> None:
 
 
 def test_values_add_known_is_or_and_complete_is_and() -> None:
-    one = usage(count(3), count(4), count(0, known=False), count(0), count(5, complete=False))
-    other = usage(count(2), UNKNOWN.input_tokens, count(0, known=False), UNKNOWN.input_tokens, count(1))
+    one = usage(count(3), count(4), count(0), count(0), count(5, complete=False))
+    other = usage(count(2), UNKNOWN.input_tokens, count(0), UNKNOWN.input_tokens, count(1))
     assert told(finished("a", one), finished("b", other)).snapshot().usage == usage(
         count(5), count(4, complete=False), count(0), count(0, complete=False), count(6, complete=False)
     )
 
 
-def test_runs_that_sent_nothing_are_shown_as_a_known_zero_only_at_the_end() -> None:
-    assert told(finished("a", NOTHING)).snapshot().usage == ZERO
-    assert told(finished("a", NOTHING), finished("b", UNKNOWN)).snapshot().usage == UNKNOWN
+@pytest.mark.parametrize(
+    "unused",
+    [
+        pytest.param({"attempts": 0, "outcome": "failed"}, id="sent nothing"),
+        pytest.param({"attempts": 0, "outcome": "cancelled"}, id="cancelled before its first attempt"),
+        pytest.param({"attempts": 3, "transient_retries": 2, "outcome": "failed"}, id="no attempt can have generated"),
+        pytest.param({"attempts": 1, "outcome": "cancelled"}, id="cancelled between two attempts"),
+    ],
+)
+def test_a_run_that_used_nothing_leaves_the_sum_as_it_is(unused: dict[str, Any]) -> None:
+    """Its event says known zero, as every fold is shown; in a sum it is no report of zero."""
+    nothing = msgspec.structs.replace(finished("a", ZERO), **unused)
+    assert told(nothing).snapshot().usage == ZERO
+    assert told(nothing, finished("b", UNKNOWN)).snapshot().usage == UNKNOWN
+    assert told(finished("b", UNKNOWN), nothing).snapshot().usage == UNKNOWN
+    assert told(nothing, finished("b", usage(count(7)))).snapshot().usage == usage(count(7))
+
+
+@pytest.mark.parametrize(
+    "reporting",
+    [
+        pytest.param(finished("a", ZERO), id="completed"),
+        pytest.param(
+            msgspec.structs.replace(finished("a", ZERO, 2, 0, 1), outcome="failed"), id="failed in its repair"
+        ),
+        pytest.param(
+            msgspec.structs.replace(finished("a", usage(count(0), count(1))), outcome="failed"), id="failed with counts"
+        ),
+    ],
+)
+def test_a_reported_zero_is_known_in_a_sum(reporting: RunFinished) -> None:
+    summed = told(reporting, finished("b", UNKNOWN)).snapshot().usage.input_tokens
+    assert summed == count(0, complete=False)
 
 
 def test_the_first_terminal_wins_and_no_later_event_takes_it_back() -> None:
@@ -382,6 +415,43 @@ async def test_the_events_of_real_runs_add_up() -> None:
     assert seen[-1] == (3, True)
     assert {type(event) for event in recorder.events} == {RunStarted, AttemptFinished, RunFinished}
     assert told(*reversed(recorder.events)).snapshot().usage == summary.usage
+
+
+UNAVAILABLE = BackendStatusError("no", status=503, transient=True)
+UNREACHABLE = ConnectError("no connection", transient=True)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pytest.param((UNREACHABLE, UNAVAILABLE, UNREACHABLE), id="no connection, 503"),
+        pytest.param((RejectedRequestError("no", status=400),), id="400"),
+        pytest.param((), id="sent nothing"),
+    ],
+)
+@pytest.mark.anyio
+async def test_a_real_run_that_used_nothing_beside_one_of_unknown_usage_is_unknown(steps: tuple[Any, ...]) -> None:
+    group, apart = ExecutionGroup(), ExecutionGroup()
+    observer = compose_observers(group.observe, apart.observe)
+    engine = Engine(small_catalog(), client=ScriptedClient(*steps, "Rome."))
+    variables: dict[str, Any] = {"question": "Where?"} if steps else {}
+    with pytest.raises(PromptKitError) as raised:
+        await engine.run(RunRequest(prompt_id="ask", variables=variables, observer=observer))
+    assert raised.value.attempts == len(steps)
+    assert apart.snapshot().usage == raised.value.usage == ZERO
+    await engine.run(RunRequest(prompt_id="ask", variables={"question": "Where?"}, observer=group.observe))
+    assert group.snapshot().usage == UNKNOWN
+    assert "input unknown" in str(group.snapshot())
+
+
+@pytest.mark.anyio
+async def test_a_real_run_that_reported_zero_beside_one_of_unknown_usage_is_a_lower_bound() -> None:
+    group = ExecutionGroup()
+    zeros = ReportedUsage(**dict.fromkeys(ReportedUsage.__struct_fields__, 0))
+    engine = Engine(small_catalog(), client=ScriptedClient(Reply(content="", usage=zeros), "Rome."))
+    for _ in range(2):
+        await engine.run(RunRequest(prompt_id="ask", variables={"question": "Where?"}, observer=group.observe))
+    assert group.snapshot().usage == usage(count(0, complete=False))
 
 
 def test_every_kind_of_ordinary_event_makes_a_member() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from hypothesis import settings
+import msgspec
+from hypothesis import assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -27,13 +28,13 @@ FIELDS = TokenUsage.__struct_fields__
 
 run_ids = st.sampled_from(["", "a", "b", "\0", "é", "\U0001f600"]) | st.text(max_size=2)
 numbers = st.integers(0, 1000) | st.integers(MOST - 2000, MOST + 2000) | st.integers(0, 10**30)
-counts = st.builds(
-    lambda value, known, complete: TokenCount(value=value, known=known or value > 0, complete=complete),
-    numbers,
-    st.booleans(),
-    st.booleans(),
+counts = st.one_of(
+    st.just(TokenCount(value=0, known=False, complete=False)),
+    st.builds(lambda value: TokenCount(value=value, known=True, complete=True), st.just(0) | numbers),
 )
 usages = st.builds(TokenUsage, **dict.fromkeys(FIELDS, counts))
+NOTHING = TokenUsage(**dict.fromkeys(FIELDS, TokenCount(value=0, known=False, complete=True)))
+ZERO = TokenUsage(**dict.fromkeys(FIELDS, TokenCount(value=0, known=True, complete=True)))
 ordinary = st.one_of(
     st.builds(RunStarted, at=st.just(AT), run_id=run_ids, parent_run_id=st.none(), prompt_id=st.just("p")),
     st.builds(
@@ -65,53 +66,85 @@ ordinary = st.one_of(
         usage=usages,  # no terminal: it must not count
     ),
 )
-terminals = st.builds(
-    RunFinished,
-    at=st.just(AT),
-    run_id=run_ids,
-    parent_run_id=st.none(),
-    prompt_id=st.just("p"),
-    profile=st.none(),
-    backend=st.none(),
-    model=st.none(),
-    definition_hash=st.none(),
-    outcome=st.sampled_from(["completed", "failed", "cancelled"]),
-    error=st.none(),
-    validation=st.none(),
-    attempts=numbers,
-    transient_retries=numbers,
-    repair_calls=numbers,
-    usage=usages,
-    duration=st.just(0.0),
-)
 
 
-def total(contributions: list[TokenCount]) -> TokenCount:
+def folded(contributions: list[TokenUsage]) -> TokenUsage:
+    return TokenUsage(**{name: total([getattr(each, name) for each in contributions], None) for name in FIELDS})
+
+
+def projected(usage: TokenUsage) -> TokenUsage:
+    counts = {name: getattr(usage, name) for name in FIELDS}
+    return TokenUsage(
+        **{name: msgspec.structs.replace(count, known=count.known or count.complete) for name, count in counts.items()}
+    )
+
+
+@st.composite
+def endings(draw: st.DrawFn) -> tuple[RunFinished, list[TokenUsage]]:
+    """Give the terminal of a run as a run tells it, and what each of its attempts contributed."""
+    failed = draw(st.lists(st.just(NOTHING) | usages, max_size=3))
+    answers = draw(st.lists(usages, max_size=2))
+    completed = bool(answers) and draw(st.booleans())
+    attempts = [*failed, *answers]
+    usage = folded(attempts)
+    repairs = draw(numbers.filter(bool) if answers and not completed else numbers) if answers else 0
+    assume(
+        answers or usage == NOTHING or projected(usage) != ZERO
+    )  # failures that report five zeros are told by nothing
+    event = RunFinished(
+        at=AT,
+        run_id=draw(run_ids),
+        parent_run_id=None,
+        prompt_id="p",
+        profile=None,
+        backend=None,
+        model=None,
+        definition_hash=None,
+        outcome="completed" if completed else draw(st.sampled_from(["failed", "cancelled"])),
+        error=None,
+        validation=None,
+        attempts=draw(numbers.filter(bool)) if attempts else 0,
+        transient_retries=draw(numbers) if attempts else 0,
+        repair_calls=repairs,
+        usage=projected(usage),
+        duration=0.0,
+    )
+    return event, attempts
+
+
+def total(contributions: list[TokenCount], most: int | None = MOST) -> TokenCount:
     """Add without a limit, then cut."""
     value = sum(count.value for count in contributions)
     known = any(count.known for count in contributions)
-    complete = all(count.complete for count in contributions) and value <= MOST
-    return TokenCount(value=min(value, MOST), known=known or complete, complete=complete)
+    complete = all(count.complete for count in contributions)
+    if most is None or value <= most:
+        return TokenCount(value=value, known=known, complete=complete)
+    return TokenCount(value=most, known=known, complete=False)
 
 
-def expected(events: list[ExecutionEvent]) -> ExecutionGroupSummary:
-    members = list(dict.fromkeys(event.run_id for event in events))
-    first: dict[str, RunFinished] = {}
-    for event in events:
+Told = tuple[ExecutionEvent, list[TokenUsage]]
+
+
+def expected(told: list[Told]) -> ExecutionGroupSummary:
+    members = list(dict.fromkeys(event.run_id for event, _ in told))
+    first: dict[str, tuple[RunFinished, list[TokenUsage]]] = {}
+    for event, attempts in told:
         if isinstance(event, RunFinished):
-            first.setdefault(event.run_id, event)
+            first.setdefault(event.run_id, (event, attempts))
     if members and not first:
         usage = TokenUsage(**dict.fromkeys(FIELDS, TokenCount(value=0, known=False, complete=False)))
     else:
-        usage = TokenUsage(
-            **{field: total([getattr(event.usage, field) for event in first.values()]) for field in FIELDS}
+        all_attempts = [attempt for _, attempts in first.values() for attempt in attempts]
+        usage = projected(
+            TokenUsage(**{field: total([getattr(attempt, field) for attempt in all_attempts]) for field in FIELDS})
         )
+    ends = [event for event, _ in first.values()]
     return ExecutionGroupSummary(
         members=tuple(ExecutionGroupMember(run_id=run_id, terminal_observed=run_id in first) for run_id in members),
         terminal_coverage_complete=len(first) == len(members),
-        attempts=min(MOST, sum(event.attempts for event in first.values())),
-        transient_retries=min(MOST, sum(event.transient_retries for event in first.values())),
-        repair_calls=min(MOST, sum(event.repair_calls for event in first.values())),
+        attempts=min(MOST, sum(event.attempts for event in ends)),
+        transient_retries=min(MOST, sum(event.transient_retries for event in ends)),
+        repair_calls=min(MOST, sum(event.repair_calls for event in ends)),
         usage=usage,
     )
 
@@ -122,25 +155,25 @@ class GroupMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.group = ExecutionGroup()
-        self.events: list[ExecutionEvent] = []
+        self.events: list[Told] = []
         self.kept: list[tuple[ExecutionGroupSummary, int]] = []
 
-    def _tell(self, event: ExecutionEvent) -> None:
+    def _tell(self, event: ExecutionEvent, attempts: list[TokenUsage]) -> None:
         self.group.observe(event)
-        self.events.append(event)
+        self.events.append((event, attempts))
 
     @rule(event=ordinary)
     def a_run_is_under_way(self, event: ExecutionEvent) -> None:
-        self._tell(event)
+        self._tell(event, [])
 
-    @rule(event=terminals)
-    def a_run_ends(self, event: RunFinished) -> None:
-        self._tell(event)
+    @rule(ending=endings())
+    def a_run_ends(self, ending: tuple[RunFinished, list[TokenUsage]]) -> None:
+        self._tell(*ending)
 
     @precondition(lambda self: self.events)
     @rule(data=st.data())
     def an_event_comes_again(self, data: st.DataObject) -> None:
-        self._tell(data.draw(st.sampled_from(self.events)))
+        self._tell(*data.draw(st.sampled_from(self.events)))
 
     @rule()
     def a_snapshot_is_kept(self) -> None:

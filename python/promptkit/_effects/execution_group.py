@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NoReturn, final
 
 from promptkit._history import Group
 from promptkit._values.events import AttemptFinished, RetryDelayed, RunFinished, RunStarted
-from promptkit._values.group import ExecutionGroupMember, ExecutionGroupSummary
+from promptkit._values.group import ExecutionGroupMember, ExecutionGroupSummary, contributed
 from promptkit._values.usage import UNKNOWN_USAGE, TokenCount, TokenUsage, shown
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class ExecutionGroup:
         ordinary = type(event) in _ORDINARY  # isinstance takes 70 ns to say no for each class of msgspec
         if not ordinary and isinstance(event, RunFinished):
             self._group.observe_terminal(
-                event.run_id, event.attempts, event.transient_retries, event.repair_calls, _counts(event.usage)
+                event.run_id, event.attempts, event.transient_retries, event.repair_calls, _counts(contributed(event))
             )
         elif ordinary or isinstance(event, (RunStarted, AttemptFinished, RetryDelayed)):
             self._group.observe_member(event.run_id)

@@ -8,13 +8,28 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from promptkit._values.reprs import bounded_repr
-from promptkit._values.usage import TokenUsage
+from promptkit._values.usage import NO_USAGE, TokenUsage, shown
 from promptkit.errors import InvalidRequestError
-
-_TABLE_OF = 'give {"name": group.snapshot()}'
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from promptkit._values.events import RunFinished
+
+_NO_USAGE_SHOWN = shown(NO_USAGE)
+
+_TABLE_OF = 'give {"name": group.snapshot()}'
+
+
+def contributed(finished: RunFinished) -> TokenUsage:
+    """Give what a run contributes to a sum, from the event that shows it.
+
+    A run of which no attempt can have generated is shown as five known zeros, but is the identity of the sum. A run
+    that got a reply is told from it by being completed, or by its repair. What is left over cannot be told apart, and
+    is taken for the identity: five zeros that a failed attempt reported, or an answer whose repair was not begun.
+    """
+    without_reply = finished.attempts == 0 or (finished.outcome != "completed" and not finished.repair_calls)
+    return NO_USAGE if without_reply and finished.usage == _NO_USAGE_SHOWN else finished.usage
 
 
 class ExecutionGroupMember(msgspec.Struct, frozen=True, kw_only=True):
