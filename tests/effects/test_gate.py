@@ -11,7 +11,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 from returns.result import Success
 
-from promptkit._effects.gate import Gate, Inside
+from promptkit._effects.gate import Gate
 from promptkit._values.definitions import Backend
 from promptkit.errors import CapacityError
 
@@ -261,95 +261,3 @@ async def test_hundreds_of_randomly_cancelled_tasks_leave_the_full_capacity(seed
     assert {type(end) for end in ends} == {type(None), asyncio.CancelledError}
     assert is_whole(runs.gate)
     assert 0 < runs.most <= concurrency
-
-
-# Re-entrance
-
-
-async def test_a_re_entrant_run_that_would_wait_is_refused_with_limits_and_counts() -> None:
-    gate = gate_of(1, 4)
-    with gate.admit().unwrap(), gate.admit().unwrap():
-        await gate.acquire()
-        before = gate.state
-        with Inside(gate), pytest.raises(CapacityError) as caught:
-            await gate.acquire()
-        assert gate.state == before
-        gate.release()
-    assert caught.value == CapacityError(
-        "backend 'local' would wait for itself: this run was started inside its model client; "
-        "1 running, 1 waiting (max_concurrency 1, max_waiting 4)",
-        backend="local",
-        running=1,
-        waiting=1,
-        max_concurrency=1,
-        max_waiting=4,
-        reason="re-entrant",
-    )
-    assert is_whole(gate)
-
-
-async def test_a_re_entrant_run_that_need_not_wait_is_granted() -> None:
-    gate = gate_of(2)
-    await gate.acquire()
-    with Inside(gate):
-        await gate.acquire()
-        assert gate.state.permits == 2
-        gate.release()
-    gate.release()
-    assert is_whole(gate)
-
-
-async def test_a_run_inside_the_client_of_another_backend_waits() -> None:
-    inner, outer = Runs(gate_of()), gate_of()
-    await inner.gate.acquire()
-    async with anyio.create_task_group() as group:
-        with Inside(outer):
-            group.start_soon(inner.run, "waiter")
-            await queued(inner.gate, 1)
-        inner.gate.release()
-    assert inner.served == ["waiter"]
-
-
-async def test_a_run_inside_clients_inside_each_other_is_refused_by_both_backends() -> None:
-    first, second = gate_of(), gate_of()
-    await first.acquire()
-    await second.acquire()
-    with Inside(first), Inside(second):
-        for gate in (first, second):
-            with pytest.raises(CapacityError, match="would wait for itself"):
-                await gate.acquire()
-
-
-async def test_a_task_that_a_client_started_is_inside_it_while_the_client_runs() -> None:
-    gate = gate_of()
-    await gate.acquire()
-    refused = []
-
-    async def nested() -> None:
-        try:
-            await gate.acquire()
-        except CapacityError as error:
-            refused.append(error.reason)
-
-    with Inside(gate):
-        async with anyio.create_task_group() as group:
-            group.start_soon(nested)
-    assert refused == ["re-entrant"]
-
-
-async def test_a_task_that_outlives_the_client_that_started_it_waits_like_any_other() -> None:
-    runs = Runs(gate_of())
-    await runs.gate.acquire()
-    left = anyio.Event()
-
-    async def background() -> None:
-        await left.wait()
-        await runs.run("background")
-
-    async with anyio.create_task_group() as group:
-        with Inside(runs.gate):
-            group.start_soon(background)
-        left.set()
-        await queued(runs.gate, 1)
-        runs.gate.release()
-    assert runs.served == ["background"]
