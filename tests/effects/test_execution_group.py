@@ -15,27 +15,15 @@ import msgspec
 import pytest
 
 from promptkit import (
-    AttemptFinished,
-    BackendStatusError,
-    ConnectError,
-    Engine,
     ExecutionEvent,
     ExecutionGroup,
     ExecutionGroupMember,
-    PromptKitError,
-    RejectedRequestError,
-    ReportedUsage,
     RetryDelayed,
     RunFinished,
-    RunRequest,
     RunStarted,
     TokenCount,
     TokenUsage,
-    compose_observers,
 )
-from promptkit import GenerationReply as Reply
-from promptkit.testing import EventRecorder, ScriptedClient
-from servers.catalogs import small_catalog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -180,6 +168,11 @@ def test_any_text_is_a_run_id() -> None:
     assert [member.run_id for member in told(*map(started, names)).snapshot().members] == names
 
 
+def test_every_kind_of_ordinary_event_makes_a_member() -> None:
+    delayed = RetryDelayed(at=AT, run_id="a", parent_run_id=None, attempt=1, delay=0.1, source="backoff")
+    assert told(delayed).snapshot().members == (ExecutionGroupMember(run_id="a", terminal_observed=False),)
+
+
 # ---------------------------------------------------------------- numbers of any size
 
 
@@ -241,6 +234,13 @@ def test_a_group_is_not_copied_pickled_or_subclassed() -> None:
             refused(group)
     snapshot = told(finished("a", ONE)).snapshot()
     assert pickle.loads(pickle.dumps(snapshot)) == copy.deepcopy(snapshot) == snapshot  # noqa: S301
+
+
+def test_a_group_shows_how_many_runs_it_has_and_how_many_have_not_ended() -> None:
+    assert repr(ExecutionGroup()) == "<promptkit.ExecutionGroup: 0 runs>"
+    assert repr(told(finished("a", ONE))) == "<promptkit.ExecutionGroup: 1 run>"
+    group = told(started("a"), finished("b", ONE), finished("c", ONE))
+    assert repr(group) == str(group) == "<promptkit.ExecutionGroup: 3 runs, 1 not ended>"
 
 
 # ---------------------------------------------------------------- many at once
@@ -380,80 +380,3 @@ def test_the_child_of_a_fork_uses_the_group_although_threads_were_using_it() -> 
         for thread in threads:
             thread.join()
     assert [member.run_id for member in group.snapshot().members] == ["a"]
-
-
-# ---------------------------------------------------------------- real runs
-
-
-@pytest.mark.anyio
-async def test_the_events_of_real_runs_add_up() -> None:
-    group = ExecutionGroup()
-    recorder = EventRecorder()
-    seen: list[tuple[int, bool]] = []
-
-    def looking(_: ExecutionEvent) -> None:
-        summary = group.snapshot()
-        seen.append((len(summary.members), summary.terminal_coverage_complete))
-
-    client = ScriptedClient(
-        Reply(content="Rome.", usage=ReportedUsage(input_tokens=3, output_tokens=0)), "Oslo.", ZeroDivisionError()
-    )
-    engine = Engine(small_catalog(), client=client)
-    request = RunRequest(
-        prompt_id="ask",
-        variables={"question": "Where?"},
-        observer=compose_observers(group.observe, recorder, looking, group.observe),
-    )
-    await engine.run(request)
-    await engine.run(request)
-    with pytest.raises(ZeroDivisionError):
-        await engine.run(request)
-    summary = group.snapshot()
-    assert (len(summary.members), summary.attempts, summary.terminal_coverage_complete) == (3, 3, True)
-    assert str(summary.usage.input_tokens) == "at least 3"
-    assert seen[:3] == [(1, False), (1, False), (1, True)]
-    assert seen[-1] == (3, True)
-    assert {type(event) for event in recorder.events} == {RunStarted, AttemptFinished, RunFinished}
-    assert told(*reversed(recorder.events)).snapshot().usage == summary.usage
-
-
-UNAVAILABLE = BackendStatusError("no", status=503, transient=True)
-UNREACHABLE = ConnectError("no connection", transient=True)
-
-
-@pytest.mark.parametrize(
-    "steps",
-    [
-        pytest.param((UNREACHABLE, UNAVAILABLE, UNREACHABLE), id="no connection, 503"),
-        pytest.param((RejectedRequestError("no", status=400),), id="400"),
-        pytest.param((), id="sent nothing"),
-    ],
-)
-@pytest.mark.anyio
-async def test_a_real_run_that_used_nothing_beside_one_of_unknown_usage_is_unknown(steps: tuple[Any, ...]) -> None:
-    group, apart = ExecutionGroup(), ExecutionGroup()
-    observer = compose_observers(group.observe, apart.observe)
-    engine = Engine(small_catalog(), client=ScriptedClient(*steps, "Rome."))
-    variables: dict[str, Any] = {"question": "Where?"} if steps else {}
-    with pytest.raises(PromptKitError) as raised:
-        await engine.run(RunRequest(prompt_id="ask", variables=variables, observer=observer))
-    assert raised.value.attempts == len(steps)
-    assert apart.snapshot().usage == raised.value.usage == ZERO
-    await engine.run(RunRequest(prompt_id="ask", variables={"question": "Where?"}, observer=group.observe))
-    assert group.snapshot().usage == UNKNOWN
-    assert "input unknown" in str(group.snapshot())
-
-
-@pytest.mark.anyio
-async def test_a_real_run_that_reported_zero_beside_one_of_unknown_usage_is_a_lower_bound() -> None:
-    group = ExecutionGroup()
-    zeros = ReportedUsage(**dict.fromkeys(ReportedUsage.__struct_fields__, 0))
-    engine = Engine(small_catalog(), client=ScriptedClient(Reply(content="", usage=zeros), "Rome."))
-    for _ in range(2):
-        await engine.run(RunRequest(prompt_id="ask", variables={"question": "Where?"}, observer=group.observe))
-    assert group.snapshot().usage == usage(count(0, complete=False))
-
-
-def test_every_kind_of_ordinary_event_makes_a_member() -> None:
-    delayed = RetryDelayed(at=AT, run_id="a", parent_run_id=None, attempt=1, delay=0.1, source="backoff")
-    assert told(delayed).snapshot().members == (ExecutionGroupMember(run_id="a", terminal_observed=False),)

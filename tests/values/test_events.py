@@ -181,6 +181,29 @@ def test_every_observer_receives_the_one_event() -> None:
     assert [id(event) for event in (*first.events, *second.events)] == [id(EVENT)] * 3
 
 
+def show(_: object) -> None:
+    pass
+
+
+def test_an_observer_that_was_made_says_in_bounds_what_of() -> None:
+    group, recorder = ExecutionGroup(), EventRecorder()
+    guarded = guard_observer(show, lambda _: None)
+    composed = compose_observers(group.observe, recorder, guarded)
+    many = compose_observers(*[composed] * 50, show)
+    again: Any = show
+    for _ in range(50):
+        again = guard_observer(again, lambda _: None)
+    assert repr(guarded).startswith("<function guard_observer(show) at 0x")
+    assert "compose_observers(ExecutionGroup.observe, EventRecorder, guard_observer(show)) at" in repr(composed)
+    assert "..., 48 more) at" in repr(many)
+    kept: list[object] = []
+    assert "guard_observer(list.append) at" in repr(guard_observer(kept.append, lambda _: None))
+    for made in (guarded, composed, many, again):
+        assert len(repr(made)) < 300
+        assert "_values" not in repr(made)
+        assert "_effects" not in repr(made)
+
+
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.anyio
 async def test_an_observer_may_take_a_snapshot_compose_and_start_another_run() -> None:

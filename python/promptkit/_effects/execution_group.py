@@ -69,6 +69,13 @@ class ExecutionGroup:
             usage=UNKNOWN_USAGE if members and not terminals else shown(_usage(*counts)),
         )
 
+    def __repr__(self) -> str:
+        """Give the number of runs, and of those whose end was not seen."""
+        run_ids, _, terminals, *_ = self._group.snapshot()
+        unfinished = len(run_ids) - terminals
+        runs = f"{len(run_ids)} run{'' if len(run_ids) == 1 else 's'}"
+        return f"<promptkit.ExecutionGroup: {runs}{f', {unfinished} not ended' if unfinished else ''}>"
+
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled or copied."""
         msg = "an ExecutionGroup cannot be copied or pickled: take a snapshot()"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Literal, TypeVar
 
 import msgspec
@@ -14,6 +15,8 @@ from promptkit._values.usage import TokenUsage
 from promptkit.errors import InvalidRequestError
 
 T = TypeVar("T")
+
+_MOST_TOLD, _LONGEST_NAME = 3, 60  # of observers in the repr of one that is made of them
 
 Outcome = Literal["completed", "failed", "cancelled"]
 
@@ -122,7 +125,7 @@ def compose_observers(*observers: Observer | None) -> Observer | None:
         for observer in chosen:
             deliver(observer, event)
 
-    return composed
+    return _named(composed, "compose_observers", *chosen)
 
 
 def guard_observer(observer: Observer, on_error: Callable[[Exception], None]) -> Observer:
@@ -139,7 +142,22 @@ def guard_observer(observer: Observer, on_error: Callable[[Exception], None]) ->
         except Exception as error:  # noqa: BLE001  # the purpose of the guard
             on_error(error)
 
-    return guarded
+    return _named(guarded, "guard_observer", observer)
+
+
+def _named(made: Observer, maker: str, *observers: Observer) -> Observer:
+    """Let the repr of a function say what it was made of, in bounds: <function guard_observer(show) at 0x...>."""
+    told = [_name(observer) for observer in observers[:_MOST_TOLD]]
+    if len(observers) > _MOST_TOLD:
+        told.append(f"{len(observers) - _MOST_TOLD} more")
+    made.__qualname__ = f"{maker}({', '.join(told)})"
+    return made
+
+
+def _name(observer: Observer) -> str:
+    function = isinstance(observer, FunctionType | BuiltinFunctionType | MethodType)
+    name = str(getattr(observer if function else type(observer), "__qualname__", "?"))
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
 
 
 def _plain(value: T, place: str) -> T:
