@@ -122,6 +122,30 @@ async def test_a_run_inside_its_own_model_client_that_finds_no_permit_is_re_entr
     assert is_free(engine, "server", "team/server")
 
 
+@pytest.mark.parametrize("contender", KINDS)
+@pytest.mark.parametrize("holder", KINDS)
+async def test_a_sibling_that_competes_at_concurrency_one_and_waiting_zero_is_refused_until_the_other_has_ended(
+    holder: Callable[[Engine], Coroutine[Any, Any, str]], contender: Callable[[Engine], Coroutine[Any, Any, str]]
+) -> None:
+    inside, free = anyio.Event(), anyio.Event()
+
+    async def hold(_: GenerationCall) -> str:
+        inside.set()
+        await free.wait()
+        return "First."
+
+    engine = Engine(team_catalog(max_concurrency=1, max_waiting=0), client=ScriptedClient(hold, "Second."))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(holder, engine)
+        await inside.wait()
+        with pytest.raises(CapacityError) as raised:
+            await contender(engine)
+        free.set()
+    assert (raised.value.reason, raised.value.running, raised.value.waiting) == ("full", 1, 0)
+    assert is_free(engine, "server")
+    assert await contender(engine) in ("Second.", "coordinated")
+
+
 async def test_a_run_inside_its_own_model_client_takes_a_permit_that_is_free() -> None:
     client = ScriptedClient(lambda _: nested(), "Inner.")
     engine = Engine(small_catalog(max_concurrency=2, max_waiting=0), client=client)
