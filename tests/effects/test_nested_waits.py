@@ -148,8 +148,8 @@ async def test_a_run_inside_clients_inside_each_other_is_refused_by_both_backend
 class Ring:
     """Model clients that each hold the one permit of a backend, and may start runs at the others."""
 
-    def __init__(self, *names: str, concurrency: int = 1) -> None:
-        self.gates = [gate_of(concurrency, name=name) for name in names]
+    def __init__(self, *names: str, concurrency: int = 1, waiting: int = 4) -> None:
+        self.gates = [gate_of(concurrency, waiting, name=name) for name in names]
         self.free = anyio.Event()
         self.refused: list[CapacityError] = []
 
@@ -201,6 +201,26 @@ async def test_a_wait_that_would_close_a_ring_of_model_clients_is_refused_and_th
         reason="re-entrant",
     )
     assert ring.refused == []
+    assert ring.is_whole()
+
+
+async def test_a_run_that_finds_no_lease_is_re_entrant_too_if_its_wait_would_close_a_ring() -> None:
+    ring = Ring("left", "right", waiting=0)
+    left, right = ring.gates
+    await right.acquire()
+    with Inside(right):
+        with left.admit().unwrap():
+            await left.acquire()
+            assert left.admit().failure().reason == "full"  # nobody waits for "right" yet
+            left.release()
+    async with anyio.create_task_group() as group:
+        group.start_soon(ring.client, 0, 1)
+        await queued(right, 1)
+        with Inside(right):
+            refused = left.admit().failure()
+        right.release()
+    assert refused.reason == "re-entrant"
+    assert "'left' waits for 'right', which waits for 'left'" in str(refused)
     assert ring.is_whole()
 
 
