@@ -27,6 +27,13 @@ def function_kind(function: Any) -> str | None:
     return next((kind for flag, kind in _KINDS.items() if flags & flag), None)
 
 
+def expect_no_class(value: object, expected: str) -> None:
+    """Refuse a class where a function is expected: each call would make an instance and drop it."""
+    if isinstance(value, type):
+        msg = f"Expected {expected}, got the class `{value.__name__}`: give an instance of it, or a method of one"
+        raise UnfitError(msg)
+
+
 def plain_function(value: Any) -> Any:
     """Read a function that is called and never awaited, or None. Raises UnfitError for others."""
     if value is None:
@@ -35,9 +42,7 @@ def plain_function(value: Any) -> Any:
         hint = ": give its .observe" if callable(getattr(value, "observe", None)) else ""
         msg = f"Expected a function, got `{type(value).__name__}`{hint}"
         raise UnfitError(msg)
-    if isinstance(value, type):  # each call would make an instance and drop it
-        msg = f"Expected a function, got the class `{value.__name__}`: give an instance of it, or a method of one"
-        raise UnfitError(msg)
+    expect_no_class(value, "a function")
     kind = function_kind(value)
     if kind is not None:
         article = "a" if kind == "generator" else "an"

@@ -11,7 +11,7 @@ from promptkit._values.construction import Checked, reader_of
 from promptkit._values.events import Observer
 from promptkit._values.exchange import Exchange
 from promptkit._values.frozen import UnfitError, shown
-from promptkit._values.functions import function_kind
+from promptkit._values.functions import expect_no_class, function_kind
 from promptkit._values.reprs import bounded_repr
 from promptkit._values.requests import RunRequest
 from promptkit._values.results import RunResult
@@ -50,6 +50,7 @@ def _read_next(value: Any) -> Any:
     if not callable(value):
         msg = f"Expected a function of a ConversationTurn, got `{type(value).__name__}`"
         raise UnfitError(msg)
+    expect_no_class(value, "a function of a ConversationTurn")
     kind = function_kind(value)
     if kind in {"generator", "async generator"}:
         msg = f"Expected a plain or an async function, got {'a' if kind == 'generator' else 'an'} {kind} function"
@@ -66,7 +67,23 @@ def _read_turns(value: Any) -> Any:
     return int(value)
 
 
-class CoordinateRequest(Checked, frozen=True, kw_only=True, eq=False):
+AS_WRITTEN = "CoordinateRequest(start=..., additional_turns=..., next=...)"
+
+
+class _SaysHowItIsWritten(msgspec.StructMeta):
+    """Of a class whose arguments people look up: a TypeError about them names the class, and shows them."""
+
+    if not TYPE_CHECKING:  # type checkers know the arguments by the fields
+
+        def __call__(self, *arguments: Any, **named: Any) -> Any:
+            try:
+                return super().__call__(*arguments, **named)
+            except TypeError as error:
+                msg = f"{self.__name__}: {error}: it is {AS_WRITTEN}"
+                raise TypeError(msg) from None
+
+
+class CoordinateRequest(Checked, frozen=True, kw_only=True, eq=False, metaclass=_SaysHowItIsWritten):
     """One branch to lead: where it starts, at most how many continuations, and who chooses them.
 
     ``next`` is called with each completed response, the last permitted one too; with ``additional_turns`` 0 it is
@@ -76,7 +93,8 @@ class CoordinateRequest(Checked, frozen=True, kw_only=True, eq=False):
     ``next`` is called with no lease and no permit held: it may run anything, on the same backend too. To stop, it
     returns None; a StopIteration that it raises is an InvalidRequestError.
 
-    Raises InvalidRequestError, naming the field, for values of the wrong kind.
+    Raises InvalidRequestError, naming the field, for values of the wrong kind, and TypeError for arguments that it
+    has not.
     """
 
     start: Exchange
