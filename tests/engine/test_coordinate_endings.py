@@ -193,9 +193,9 @@ class Asking:
         yield MORE
 
 
-async def test_a_coroutine_of_a_coroutine_is_refused_by_name_and_closed() -> None:
+async def test_a_coroutine_that_was_not_awaited_is_refused_by_name_and_closed() -> None:
     engine, start = await started()
-    with pytest.raises(InvalidRequestError, match="next returned a coroutine of a coroutine"):
+    with pytest.raises(InvalidRequestError, match="next returned a coroutine that was not awaited"):
         await coordinate(engine, start, of_a_coroutine)
     gc.collect()  # a coroutine that was never awaited would warn here
 

@@ -13,6 +13,7 @@ from promptkit._machines import coordination as machine
 from promptkit._values.events import compose_observers
 from promptkit._values.functions import give_up
 from promptkit._values.requests import RunRequest
+from promptkit._values.results import RunResult
 from promptkit._values.turns import ConversationTurn, CoordinateRequest, CoordinationResult
 from promptkit.errors import EngineStateError, InvalidRequestError
 
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType
 
-    from promptkit._values.results import RunResult
 
 HAS_RUN = "this coordination has been started, and runs once: make another with engine.coordinate(...)"
+IS_RUNNING = "this coordination is running: it runs once, and its result is read from .result when it ends"
 _RETURNS = "it returns a RunRequest to go on, or None to stop"
 
 
@@ -60,7 +61,7 @@ class Branch:
         """Take what the application returned."""
         if not (chosen is None or isinstance(chosen, RunRequest)):
             give_up(chosen)
-            return self._raised(InvalidRequestError(f"next returned {_named(chosen)}: {_RETURNS}"))
+            return self._raised(InvalidRequestError(f"next returned {_mistaken(chosen)}"))
         self._chosen = chosen
         return machine.STOP if chosen is None else machine.GO_ON
 
@@ -103,8 +104,12 @@ class Branch:
                 raise EngineStateError(msg)
 
 
-def _named(chosen: object) -> str:
+def _mistaken(chosen: object) -> str:
+    """Name what the application returned instead, and say what to do."""
     kind = type(chosen).__name__
+    article = "an" if kind[:1] in "AEIOUaeio" else "a"
     if isinstance(chosen, Awaitable):
-        return f"a {kind} of a {kind}" if kind == "coroutine" else f"an awaitable that gives a {kind}"
-    return f"a {kind}"
+        return f"{article} {kind} that was not awaited: await it in next; {_RETURNS}"
+    if isinstance(chosen, RunResult):
+        return f"{article} {kind}: give the request itself, which the coordination runs; {_RETURNS}"
+    return f"{article} {kind}: {_RETURNS}"
