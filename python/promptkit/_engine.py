@@ -21,7 +21,7 @@ from promptkit._prepare.pipeline import Prepared, details
 from promptkit._prepare.views import below, qualified
 from promptkit._values.definitions import namespace_problem
 from promptkit._values.requests import RunRequest
-from promptkit._values.turns import CoordinateRequest
+from promptkit._values.turns import AS_WRITTEN, CoordinateRequest
 from promptkit.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -95,7 +95,8 @@ class Engine:
         )
 
     async def __aenter__(self) -> Self:
-        """Give the engine itself."""
+        """Give the engine itself. Raises EngineStateError when it is closed."""
+        self._shared.expect_usable()
         return self
 
     async def __aexit__(
@@ -231,12 +232,14 @@ class Engine:
     def coordinate(self, request: CoordinateRequest) -> Coordination:
         """Make a coordination of one branch: await it to let it run.
 
-        Raises InvalidRequestError for what is not a CoordinateRequest.
+        Raises InvalidRequestError for what is not a CoordinateRequest, and EngineStateError when the engine is closed;
+        neither waits for the await. What is wrong with a field, CoordinateRequest itself refuses.
         """
         if not isinstance(request, CoordinateRequest):
-            msg = f"coordinate: Expected a CoordinateRequest, got `{type(request).__name__}`"
+            msg = f"coordinate: Expected a CoordinateRequest, got `{type(request).__name__}`: give {AS_WRITTEN}"
             raise InvalidRequestError(msg)
-        return coordination_of(request, self.run)
+        self._shared.expect_usable()
+        return coordination_of(request, self.run, self._shared.expect_usable_here)
 
     async def _payload(self, full: RunRequest) -> Payload:
         prepared = await self._prepared(full)

@@ -113,6 +113,18 @@ def alone(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return error
 
 
+def is_cancellation(error: BaseException) -> bool:
+    """Say whether an error is a cancellation and nothing else. That its coroutine is closed, is one too."""
+    libraries: list[tuple[Any, str]] = [
+        (sys.modules.get("asyncio"), "CancelledError"),  # of both: it may leave when no event loop runs any more
+        (sys.modules.get("trio"), "Cancelled"),
+    ]
+    kinds = (GeneratorExit, *(getattr(library, name) for library, name in libraries if library is not None))
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(kinds)[1] is None
+    return isinstance(error, kinds)
+
+
 class CancellationCheck:
     """Finds a cancellation of the await that it was made in, however it came."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Awaitable, Callable, Generator
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import anyio
 
-from promptkit._effects.branch import HAS_RUN, Branch, place_of_call
-from promptkit._effects.cancellation import CancellationCheck
+from promptkit._effects.branch import HAS_RUN, IS_RUNNING, Branch, place_of_call
+from promptkit._effects.cancellation import CancellationCheck, is_cancellation
+from promptkit._effects.event_loop import current_task
 from promptkit._effects.frames import forget_locals
 from promptkit._machines import coordination as machine
 from promptkit._values.handle import Handle
@@ -24,24 +25,35 @@ if TYPE_CHECKING:
 Execute = Callable[[RunRequest], Awaitable[RunResult]]
 
 
+class Work(NamedTuple):
+    """What a coordination needs to run."""
+
+    request: CoordinateRequest
+    execute: Execute
+    expect_usable: Callable[[], None]  # raises when the engine could run nothing here
+
+
 @final
 class Coordination(Handle):
     """A coordination that runs once: ``await coordination``.
 
     In a task of its own: ``task_group.start_soon(coordination.run)``, or ``asyncio.create_task(coordination.run())``.
 
-    An error or a cancellation leaves through the await as itself; ``result`` survives both. A second run is an
-    EngineStateError, and a handle that is dropped without having run a RuntimeWarning. Made by ``Engine.coordinate``.
+    (What these two take is a function and a coroutine. The handle itself is neither.)
+
+    An error or a cancellation leaves through the await as itself; ``result`` survives both, and ``repr`` says which it
+    was. A second run is an EngineStateError, and a handle that is dropped without having run a RuntimeWarning. Made by
+    ``Engine.coordinate``.
     """
 
-    __slots__ = ("__weakref__", "_execute", "_made_at", "_request", "_result", "_started")
+    __slots__ = ("__weakref__", "_made_at", "_result", "_state", "_task", "_work")
     _called = "a Coordination"
     _comes_from = "engine.coordinate(request) makes one"
-    _execute: Execute
     _made_at: tuple[CodeType, int]
-    _request: CoordinateRequest
     _result: CoordinationResult
-    _started: bool
+    _state: str
+    _task: Any  # that runs it, while one does
+    _work: Work | None  # until it runs
 
     def __await__(self) -> Generator[Any, Any, CoordinationResult]:
         """Run, and give the result."""
@@ -56,45 +68,59 @@ class Coordination(Handle):
         """Lead the branch to its end.
 
         Raises what the application or a run raised, unchanged; a cancellation wins over both. No lease or permit is
-        held while the application works.
+        held while the application works. Raises EngineStateError, before ``next`` is called, when it has been started
+        before, or the engine has been closed or serves another event loop. An engine that is closed later refuses the
+        next run.
         """
-        if self._started:
-            raise EngineStateError(HAS_RUN)
-        self._started = True
+        work, self._work = self._work, None
+        if work is None:
+            raise EngineStateError(self._refusal())
         try:
-            await _Branch(self._request, self._execute, self._keep).lead()
+            work.expect_usable()
+            self._state, self._task = "running", current_task()
+            await _Branch(work.request, work.execute, self._keep).lead()
         except BaseException as error:
+            self._state = "cancelled" if is_cancellation(error) else f"failed ({type(error).__name__})"
+            del work
             forget_locals(error)
             raise
         finally:
-            del self._execute, self._request
+            self._task = None
+        self._state = str(self._result.outcome)
         return self._result
+
+    def _refusal(self) -> str:
+        """Say why it does not run once more."""
+        if self._task is None:
+            return HAS_RUN
+        return _AWAITS_ITSELF if self._task is current_task() else IS_RUNNING
 
     def _keep(self, result: CoordinationResult) -> None:
         self._result = result
 
     def __del__(self) -> None:
         """Warn when nothing was awaited."""
-        if not getattr(self, "_started", True):
+        if getattr(self, "_work", None) is not None:
             code, line = self._made_at
             text = "a coordination was never run: await it"
             warnings.warn_explicit(text, RuntimeWarning, code.co_filename, line, source=self)
 
     def __repr__(self) -> str:
         """Tell the state."""
-        return f"<promptkit.Coordination {self._result.outcome or ('started' if self._started else 'not run')}>"
+        return f"<promptkit.Coordination {self._state}>"
 
 
-def coordination_of(request: CoordinateRequest, execute: Execute) -> Coordination:
+def coordination_of(request: CoordinateRequest, execute: Execute, expect_usable: Callable[[], None]) -> Coordination:
     """Make the handle of a coordination, for the caller of the caller."""
     coordination: Coordination = object.__new__(Coordination)
     coordination._made_at = place_of_call()  # noqa: SLF001  # the halves of one capability
-    coordination._request, coordination._execute = request, execute  # noqa: SLF001
-    coordination._result, coordination._started = _UNENDED, False  # noqa: SLF001
+    coordination._work = Work(request, execute, expect_usable)  # noqa: SLF001
+    coordination._result, coordination._state, coordination._task = _UNENDED, "not run", None  # noqa: SLF001
     return coordination
 
 
 _UNENDED = CoordinationResult()
+_AWAITS_ITSELF = "this coordination is running: its own next awaits it, and would wait for itself"
 
 
 class _Branch(Branch):

@@ -33,6 +33,11 @@ def _nothing() -> None:
     """Do nothing: a token is asked whether it would."""
 
 
+def current_task() -> Any:
+    """Give what identifies the running task: that of asyncio, or that of trio."""
+    return asyncio_task() or sys.modules["trio"].lowlevel.current_task()
+
+
 def asyncio_task() -> asyncio.Task[Any] | None:
     """Give the running asyncio task, or None on trio."""
     library: Any = sys.modules.get("asyncio")  # where it is not loaded, it runs nothing

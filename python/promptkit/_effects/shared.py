@@ -117,6 +117,18 @@ class Shared:
         finally:
             state.leave()
 
+    def expect_usable(self) -> None:
+        """Raise EngineStateError when the engine is closed or was made before a fork. In a loop or out of one."""
+        if os.getpid() != self._process:
+            raise EngineStateError(FORKED)
+        if self._closed:
+            raise EngineStateError(CLOSED)
+
+    def expect_usable_here(self) -> None:
+        """Raise EngineStateError when the engine could not do a piece of work on the running event loop now."""
+        with self.entered():
+            pass
+
     def counts(self, backend_id: str) -> tuple[int, int]:
         """Say how many attempts of a backend are in flight, and how many other runs are admitted. From any thread."""
         state = self._state
