@@ -1,16 +1,15 @@
-"""A reply in hand is kept, and a cancellation is found however it came, and delivered once and as itself."""
+"""A reply in hand is kept: work that must not be interrupted is finished, and the cancellation follows it, once."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from promptkit._effects.cancellation import CancellationCheck, finish
+from promptkit._effects.cancellation import finish
 
 pytestmark = pytest.mark.anyio
 on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"])
@@ -295,179 +294,3 @@ async def test_a_timeout_of_asyncio_that_ends_during_the_work_is_still_a_timeout
         await task
     assert work.done
     assert task.cancelling() == 0
-
-
-# CancellationCheck: what no single checkpoint sees
-
-
-async def test_nothing_is_found_where_there_is_nothing() -> None:
-    check = CancellationCheck()
-    await check()
-    await checkpoint()
-    await check()
-
-
-async def test_a_cancelled_scope_is_found() -> None:
-    with anyio.CancelScope() as scope:
-        check = CancellationCheck()
-        scope.cancel()
-        await check()
-        pytest.fail("not found")
-    assert scope.cancelled_caught
-
-
-async def test_an_outer_scope_that_is_cancelled_is_found_and_ends_there() -> None:
-    with anyio.CancelScope() as outer:
-        with anyio.CancelScope() as inner, anyio.fail_after(3600):
-            check = CancellationCheck()
-            outer.cancel()
-            await check()
-        pytest.fail("not found")
-    assert outer.cancelled_caught
-    assert not inner.cancelled_caught
-
-
-async def test_a_deadline_that_passed_while_code_blocked_is_found() -> None:
-    for _ in range(20):
-        with anyio.CancelScope() as scope:
-            check = CancellationCheck()
-            pass_the_deadline(scope)
-            await check()
-            pytest.fail("not found")
-        assert scope.cancelled_caught
-
-
-async def test_an_outer_deadline_that_passed_is_found() -> None:
-    with anyio.CancelScope() as outer:
-        with anyio.CancelScope():
-            check = CancellationCheck()
-            pass_the_deadline(outer)
-            await check()
-        pytest.fail("not found")
-    assert outer.cancelled_caught
-
-
-async def test_a_scope_cancellation_that_was_swallowed_is_found_and_ends_at_its_scope() -> None:
-    with anyio.CancelScope() as scope:
-        check = CancellationCheck()
-        scope.cancel()
-        with contextlib.suppress(BaseException):
-            await checkpoint()
-        await check()
-        pytest.fail("not found")
-    assert scope.cancelled_caught
-
-
-async def test_a_cancellation_behind_a_shield_is_not_found_and_one_of_the_shield_is() -> None:
-    with anyio.CancelScope() as outer:
-        outer.cancel()
-        with anyio.CancelScope(shield=True) as shield:
-            check = CancellationCheck()
-            await check()
-            shield.cancel()
-            await check()
-            pytest.fail("not found")
-        assert shield.cancelled_caught
-
-
-async def test_a_scope_that_the_callback_opened_and_ended_is_not_found() -> None:
-    check = CancellationCheck()
-    with anyio.move_on_after(-1) as own:
-        await anyio.sleep_forever()
-    assert own.cancelled_caught
-    with anyio.CancelScope() as own:
-        own.cancel()
-        with contextlib.suppress(BaseException):
-            await checkpoint()
-    with contextlib.suppress(TimeoutError), anyio.fail_after(-1):
-        await anyio.sleep_forever()
-    await check()
-
-
-@on_asyncio
-async def test_native_cancellation_that_was_swallowed_is_found() -> None:
-    async def caller() -> None:
-        check = CancellationCheck()
-        running_task().cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.sleep(0)
-        await check()
-        pytest.fail("not found")
-
-    task = asyncio.ensure_future(caller())
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert task.cancelling() == 1
-
-
-@on_asyncio
-async def test_native_cancellation_that_is_pending_is_delivered_once() -> None:
-    seen: list[object] = []
-
-    async def caller() -> None:
-        check = CancellationCheck()
-        running_task().cancel("shutting down")
-        try:
-            await check()
-        except asyncio.CancelledError as error:
-            seen.extend(error.args)
-            await asyncio.sleep(0)
-            seen.append("cleaned up")
-            raise
-
-    with pytest.raises(asyncio.CancelledError):
-        await asyncio.ensure_future(caller())
-    assert seen == ["shutting down", "cleaned up"]
-
-
-@on_asyncio
-async def test_native_cancellation_leaves_a_scope_that_is_cancelled_too() -> None:
-    async def caller() -> None:
-        with anyio.CancelScope() as scope:
-            check = CancellationCheck()
-            running_task().cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.sleep(0)
-            scope.cancel()
-            await check()
-        pytest.fail("the scope took a cancellation that is not its own")
-
-    with pytest.raises(asyncio.CancelledError):
-        await asyncio.ensure_future(caller())
-
-
-@on_asyncio
-async def test_a_task_that_was_cancelled_before_the_await_began_is_not_cancelled_by_it() -> None:
-    async def caller(*, uncancel: bool) -> None:
-        task = running_task()
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.sleep(0)
-        if uncancel:
-            task.uncancel()
-        check = CancellationCheck()
-        await check()
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.sleep(0)
-        with pytest.raises(asyncio.CancelledError):
-            await check()
-
-    await asyncio.ensure_future(caller(uncancel=True))
-    await asyncio.ensure_future(caller(uncancel=False))
-
-
-@on_asyncio
-async def test_native_cancellation_that_the_callback_took_back_is_not_found() -> None:
-    async def caller() -> None:
-        check = CancellationCheck()
-        running_task().cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.sleep(0)
-        running_task().uncancel()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(-1):
-                await asyncio.sleep(3600)
-        await check()
-
-    await asyncio.ensure_future(caller())

@@ -1,9 +1,11 @@
-"""A coordination that is cancelled: from anywhere, by anything, at every step."""
+"""A coordination that is cancelled: at every stage, by everything that cancels, and at every single step."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -16,82 +18,113 @@ from promptkit import (
     Coordination,
     Engine,
     Exchange,
+    GenerationReply,
     RetryDelayed,
     RetryPolicy,
     RunFinished,
     RunRequest,
 )
-from promptkit.testing import EventRecorder, ScriptedClient
+from promptkit.testing import ScriptedClient
+from servers.cancelling import LOOPS, MECHANISMS, Struck
 from servers.catalogs import small_catalog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Awaitable, Callable, Generator
 
     from promptkit import ConversationTurn
 
 pytestmark = pytest.mark.anyio
 
 MORE = RunRequest(prompt_id="more")
-PHASES = ("terminal observer", "inside a callback", "queued", "in flight", "in backoff", "between turns")
-MECHANISMS = [
-    *((loop, how) for loop in ("asyncio", "trio") for how in ("scope", "deadline", "task group", "KeyboardInterrupt")),
-    ("asyncio", "native"),
-    ("asyncio", "asyncio.timeout"),
-]
 
 
 def transient() -> BackendStatusError:
     return BackendStatusError("503", status=503, transient=True)
 
 
-class Scene:
-    """A coordination in which ``reached`` becomes true in the phase, and stays so until something cancels it."""
+# ---------------------------------------------------------------- stages
 
-    def __init__(self, phase: str) -> None:
-        self.phase = phase
-        self.flag = False
-        self.recorder = EventRecorder()
-        self.delivered: list[str | None] = []
-        self.cancel: Callable[[], object] = lambda: None
+
+STAGES = {  # and whether a completed response is then undelivered
+    "terminal observer": True,
+    "check before next": True,
+    "plain next that blocks and goes on": False,
+    "plain next that blocks and stops": False,
+    "plain next that blocks and raises": False,
+    "async next that swallows it": False,
+    "async next that waits": False,
+    "check after next": False,
+    "queued": False,
+    "in flight": False,
+    "in backoff": False,
+}
+
+
+class Scene:
+    """A coordination in which something strikes at a stage. Its first run completes, but in a stage inside a run."""
+
+    def __init__(self, stage: str) -> None:
+        self.stage = stage
+        self.inside = stage in {"queued", "in flight", "in backoff"}
+        self.strike: Callable[[], object] = lambda: None
+        self.struck_after: int | None = None  # that many calls of the model
+        self.due = False  # to be struck by another task, on its next turn
+        self.completed = self.delivered = 0
         self.free = anyio.Event()
-        answer = self._step if phase in {"in flight", "in backoff"} else "one"
-        held = [self._held] if phase == "queued" else []
-        self.client = ScriptedClient("Rome.", *held, answer, "two", "afterwards", "afterwards")
-        policy = RetryPolicy(base_delay=1000.0, max_delay=1000.0) if phase == "in backoff" else RetryPolicy()
+        held = [self._held] if stage == "queued" else []
+        answer = self._step if stage in {"in flight", "in backoff"} else "one"
+        self.client = ScriptedClient("Rome.", *held, answer, *["afterwards"] * 3)
+        policy = RetryPolicy(base_delay=1000.0, max_delay=1000.0) if stage == "in backoff" else RetryPolicy()
         self.engine = Engine(
-            small_catalog(max_concurrency=1, max_waiting=int(phase == "queued"), retry=policy), client=self.client
+            small_catalog(max_concurrency=1, max_waiting=int(stage == "queued"), retry=policy), client=self.client
         )
+
+    def struck(self, stage: str) -> None:
+        if stage == self.stage and self.struck_after is None:
+            self.struck_after = len(self.client.calls)
+            self.strike()
 
     async def _held(self, _: object) -> str:
         await self.free.wait()
         return "held"
 
     async def _step(self, _: object) -> str:
-        if self.phase == "in backoff":
+        if self.stage == "in backoff":
             raise transient()
-        self.flag = True
+        self.struck("in flight")
         await anyio.sleep_forever()
         return "never"
 
-    @property
-    def reached(self) -> bool:
-        if self.phase == "queued":
-            return self.engine.inspect_backend("server").waiting == 1
-        if self.phase == "in backoff":
-            return any(isinstance(event, RetryDelayed) for event in self.recorder.events)
-        return self.flag
+    async def watch(self) -> None:
+        """Strike from another task."""
+        while not (self.due or (self.stage == "queued" and self.engine.inspect_backend("server").waiting)):
+            await anyio.lowlevel.checkpoint()
+        self.struck(self.stage)
 
     def observe(self, event: object) -> None:
-        self.recorder(event)  # type: ignore[arg-type]
-        if isinstance(event, RunFinished):
-            if self.phase == "terminal observer":
-                self.cancel()
-            self.flag = self.flag or self.phase == "between turns"
+        if isinstance(event, RetryDelayed):
+            self.due = True
+        if isinstance(event, RunFinished) and event.outcome == "completed":
+            self.completed += 1
+            self.struck("terminal observer")
+            self.due = self.stage == "check before next"
 
-    async def next(self, turn: ConversationTurn) -> RunRequest | None:
-        self.delivered.append(None if turn.result is None else turn.result.raw_output)
-        if self.phase == "inside a callback" and turn.result is not None:
-            self.flag = True
+    def next(self, turn: ConversationTurn) -> RunRequest | Awaitable[RunRequest | None] | None:
+        if turn.result is None:
+            return MORE
+        self.delivered += 1
+        if self.stage.startswith("async next"):
+            return self.waiting()
+        for ending in ("goes on", "stops", "raises"):
+            self.struck(f"plain next that blocks and {ending}")
+        self.due = self.stage == "check after next"
+        if self.stage.endswith("raises"):
+            raise ZeroDivisionError
+        return None if self.stage.endswith("stops") else MORE
+
+    async def waiting(self) -> RunRequest | None:
+        self.struck(self.stage)
+        with contextlib.suppress(*([anyio.get_cancelled_exc_class()] if "swallows" in self.stage else [])):
             await anyio.sleep_forever()
         return MORE
 
@@ -107,114 +140,65 @@ class Scene:
         )
 
 
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize(
+    ("anyio_backend", "mechanism"),
+    [pytest.param(LOOPS[loop], mechanism, id=f"{loop}-{mechanism.__name__}") for loop, mechanism in MECHANISMS],
+)
+async def test_a_cancellation_ends_a_coordination_in_every_phase_and_loses_no_completed_response(
+    stage: str, mechanism: Callable[[Struck, Coordination], Awaitable[None]]
+) -> None:
+    scene = Scene(stage)
+    start = await scene.start()
+    coordination = scene.coordination(start)
+    async with anyio.create_task_group() as others:
+        if stage == "queued":
+            others.start_soon(scene.engine.run, MORE)
+            while scene.engine.inspect_backend("server").running == 0:
+                await anyio.lowlevel.checkpoint()
+        async with anyio.create_task_group() as watching:
+            watching.start_soon(scene.watch)
+            await mechanism(scene, coordination)
+            watching.cancel_scope.cancel()
+        assert len(scene.client.calls) == scene.struck_after
+        scene.free.set()
+    result = coordination.result
+    assert result.outcome is None
+    assert (result.undelivered is not None) == STAGES[stage]
+    assert scene.completed == scene.delivered + STAGES[stage] == int(not scene.inside)
+    assert result.undelivered is None or result.undelivered.raw_output == "one"
+    assert repr(coordination) == "<promptkit.Coordination cancelled>"
+    counts = scene.engine.inspect_backend("server")
+    assert (counts.running, counts.waiting) == (0, 0)
+    again = await scene.engine.run(RunRequest(prompt_id="more", continue_from=start))
+    assert again.attempts == 1
+
+
+# ---------------------------------------------------------------- at every single step
+
+
 class Driven:
     """Awaits a coordination, and does something at a step of its own choice."""
 
-    def __init__(self, coordination: Coordination, at_step: Callable[[int], BaseException | None]) -> None:
+    def __init__(self, coordination: Coordination, at_step: Callable[[int], object]) -> None:
         self.coordination = coordination
         self.at_step = at_step
         self.steps = 0
 
     def __await__(self) -> Generator[Any, Any, Any]:
         running = self.coordination.run().__await__()
-        given: Any = None
+        resume: Callable[[], Any] = partial(running.send, None)
         while True:
             try:
-                waiting = running.send(given)
+                waiting = resume()
             except StopIteration as ended:
                 return ended.value
-            thrown = self.at_step(self.steps)
+            self.at_step(self.steps)
             self.steps += 1
-            if thrown is not None:
-                running.throw(thrown)
             try:
-                given = yield waiting
+                resume = partial(running.send, (yield waiting))
             except BaseException as error:  # noqa: BLE001  # a cancellation goes where it belongs
-                try:
-                    waiting = running.throw(error)
-                except StopIteration as ended:
-                    return ended.value
-                given = yield waiting
-
-
-async def ended_by(mechanism: str, scene: Scene, coordination: Coordination) -> None:
-    """Lead it until the mechanism has ended it, and check that it left as what ended it."""
-
-    async def when_reached() -> None:
-        while not scene.reached:
-            await anyio.lowlevel.checkpoint()
-        scene.cancel()
-
-    async with anyio.create_task_group() as outer:
-        if mechanism == "KeyboardInterrupt":
-            interrupt, left = KeyboardInterrupt(), None
-            thrown = iter((interrupt,))
-            try:
-                await Driven(coordination, lambda _: next(thrown) if scene.reached else None)
-            except KeyboardInterrupt as error:
-                left = error
-            assert left is interrupt
-        elif mechanism == "native":
-            task = asyncio.ensure_future(coordination.run())
-            scene.cancel = lambda: task.cancel("MARK")
-            outer.start_soon(when_reached)
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert task.cancelled()
-        elif mechanism == "asyncio.timeout":
-            with pytest.raises(TimeoutError):  # noqa: PT012  # leaving the block is what raises it
-                async with asyncio.timeout(None) as timeout:
-                    scene.cancel = lambda: timeout.reschedule(asyncio.get_running_loop().time())
-                    outer.start_soon(when_reached)
-                    await coordination
-        elif mechanism == "task group":
-            async with anyio.create_task_group() as tasks:
-                scene.cancel = tasks.cancel_scope.cancel
-                outer.start_soon(when_reached)
-                tasks.start_soon(coordination.run)
-        else:
-            with anyio.CancelScope() as scope:
-                scene.cancel = (
-                    scope.cancel if mechanism == "scope" else lambda: setattr(scope, "deadline", anyio.current_time())
-                )
-                outer.start_soon(when_reached)
-                await coordination
-            assert scope.cancelled_caught
-        outer.cancel_scope.cancel()
-
-
-@pytest.mark.parametrize(("anyio_backend", "mechanism"), MECHANISMS)
-@pytest.mark.parametrize("phase", PHASES)
-async def test_a_cancellation_ends_a_coordination_in_every_phase_and_loses_no_completed_response(
-    phase: str, mechanism: str
-) -> None:
-    scene = Scene(phase)
-    if mechanism == "KeyboardInterrupt" and phase == "terminal observer":
-        scene.phase = phase = "between turns"  # what an observer raises itself ends the run instead
-    start = await scene.start()
-    coordination = scene.coordination(start)
-    async with anyio.create_task_group() as others:
-        if phase == "queued":
-            others.start_soon(scene.engine.run, MORE)
-            while scene.engine.inspect_backend("server").running == 0:
-                await anyio.lowlevel.checkpoint()
-        await ended_by(mechanism, scene, coordination)
-        scene.free.set()
-    withheld = phase in {"terminal observer", "between turns"}
-    assert coordination.result.outcome is None
-    assert (coordination.result.undelivered and coordination.result.undelivered.raw_output) == (
-        "one" if withheld else None
-    )
-    assert scene.delivered == ([None, "one"] if phase == "inside a callback" else [None])
-    terminals = [event.outcome for event in scene.recorder.events if isinstance(event, RunFinished)]
-    completed = withheld or phase == "inside a callback"
-    interrupted = "failed" if mechanism == "KeyboardInterrupt" else "cancelled"
-    assert terminals == ["completed" if completed else interrupted]
-    counts = scene.engine.inspect_backend("server")
-    assert (counts.running, counts.waiting) == (0, 0)
-    scene.client._steps[len(scene.client.calls) :] = ["afterwards"]  # noqa: SLF001  # whatever was asked before
-    again = await scene.engine.run(RunRequest(prompt_id="more", continue_from=start))
-    assert again.raw_output == "afterwards"
+                resume = partial(running.throw, error)
 
 
 class Busy:
@@ -230,8 +214,6 @@ class Busy:
             self.completed += 1
 
     async def generate(self, call: Any) -> Any:
-        from promptkit import GenerationReply
-
         await anyio.lowlevel.checkpoint()
         if call.attempt == 1 and len(call.messages) > 3:
             raise transient()

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 
 MOST_TURNS = 20
+A_WHILE = 0.001  # seconds: more than what a turn of the event loop should take, and little beside a call of a model
+TURNS_AFTER_A_WHILE = 4  # a timer wakes a task, which fails, which its group hears of, which cancels; two come before
 
 
 async def finish(work: Callable[[], Awaitable[None]], *, within: float | None = None) -> None:
@@ -113,24 +115,37 @@ def alone(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return error
 
 
+def cancellations() -> tuple[type[BaseException], ...]:
+    """Give the cancellation of each event loop that is loaded. One may leave when no loop runs any more."""
+    names = (("asyncio", "CancelledError"), ("trio", "Cancelled"))
+    return tuple(getattr(sys.modules[library], name) for library, name in names if library in sys.modules)
+
+
 def is_cancellation(error: BaseException) -> bool:
     """Say whether an error is a cancellation and nothing else. That its coroutine is closed, is one too."""
-    libraries: list[tuple[Any, str]] = [
-        (sys.modules.get("asyncio"), "CancelledError"),  # of both: it may leave when no event loop runs any more
-        (sys.modules.get("trio"), "Cancelled"),
-    ]
-    kinds = (GeneratorExit, *(getattr(library, name) for library, name in libraries if library is not None))
+    kinds: tuple[type[BaseException], ...] = (GeneratorExit, *cancellations())
     if isinstance(error, BaseExceptionGroup):
         return error.split(kinds)[1] is None
     return isinstance(error, kinds)
 
 
 class CancellationCheck:
-    """Finds a cancellation of the await that it was made in, however it came."""
+    """Finds a cancellation of the await that it was made in, however it came.
+
+    What has been asked for is found: a scope that is cancelled, a deadline that has passed though no code saw it, a
+    native request that was swallowed. Where code blocked, what came due meanwhile has yet to happen: a timer, a task
+    that it wakes, a group that cancels for that task's failure. After a while without a check, those get their turns
+    first. A longer chain of tasks than that is found by the next check only, and a cancellation from another thread
+    when it has reached this one.
+    """
 
     def __init__(self) -> None:
         self._task = asyncio_task()
         self._requests_before = 0 if self._task is None else self._task.cancelling()
+        self._now: Callable[[], float] = (
+            sys.modules["trio"].current_time if self._task is None else self._task.get_loop().time
+        )
+        self._checked_at = self._now()
 
     @property
     def pending(self) -> bool:
@@ -139,24 +154,34 @@ class CancellationCheck:
             return True
         return self._task is not None and self._task.cancelling() > self._requests_before
 
-    async def __call__(self) -> None:
+    def __call__(self) -> Awaitable[None]:
         """Raise the cancellation if there is one, with its identity: the event loop's own exception."""
-        if self._task is None:
-            await _check_on_trio()
-            return
-        while (deadline := anyio.current_effective_deadline()) != math.inf and deadline <= anyio.current_time():
-            await anyio.lowlevel.checkpoint()
+        return self._on_trio() if self._task is None else self._on_asyncio(self._task)
+
+    async def _on_asyncio(self, task: asyncio.Task[Any]) -> None:
         sleep: Any = sys.modules["asyncio"].sleep  # what anyio's checkpoint is, without a search for the event loop
         await sleep(0)
         await sleep(0)
+        if self._after_a_while():
+            for _ in range(TURNS_AFTER_A_WHILE):
+                await sleep(0)
+        # After them, so that what passes meanwhile is found too.
+        while (deadline := anyio.current_effective_deadline()) != math.inf and deadline <= anyio.current_time():
+            await anyio.lowlevel.checkpoint()
         # Last: a scope takes only the cancellation that it made itself, and one that is pending must not come twice.
-        if self._task.cancelling() > self._requests_before:
+        if task.cancelling() > self._requests_before:
             raise anyio.get_cancelled_exc_class()
 
-
-async def _check_on_trio() -> None:
-    trio: Any = sys.modules["trio"]  # itself, for the same reason: checks are most of what a coordinated turn costs
-    while (deadline := trio.current_effective_deadline()) != math.inf and deadline <= trio.current_time():
+    async def _on_trio(self) -> None:
+        trio: Any = sys.modules["trio"]  # itself, for the same reason: checks are most of what a coordinated turn costs
+        await trio.lowlevel.cancel_shielded_checkpoint()
         await trio.lowlevel.checkpoint()
-    await trio.lowlevel.cancel_shielded_checkpoint()
-    await trio.lowlevel.checkpoint()
+        if self._after_a_while():
+            for _ in range(TURNS_AFTER_A_WHILE):
+                await trio.lowlevel.checkpoint()
+        while (deadline := trio.current_effective_deadline()) != math.inf and deadline <= trio.current_time():
+            await trio.lowlevel.checkpoint()
+
+    def _after_a_while(self) -> bool:
+        before, self._checked_at = self._checked_at, self._now()
+        return self._checked_at - before > A_WHILE

@@ -6,10 +6,8 @@ import warnings
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
-import anyio
-
 from promptkit._effects.branch import HAS_RUN, IS_RUNNING, Branch, place_of_call
-from promptkit._effects.cancellation import CancellationCheck, is_cancellation
+from promptkit._effects.cancellation import CancellationCheck, cancellations, is_cancellation
 from promptkit._effects.event_loop import current_task
 from promptkit._effects.frames import forget_locals
 from promptkit._machines import coordination as machine
@@ -160,9 +158,14 @@ class _Branch(Branch):
             _, command = machine.step(state, machine.CANCELLED)
             if isinstance(command, machine.Withhold) and command.undelivered:
                 self._keep(CoordinationResult(undelivered=self._pending))
-            self._note(found)
-            raise
-        return machine.step(state, machine.CLEAR)
+            raised = self._error
+            if raised is None or not _is_same_cancellation(raised, found):
+                self._note(found)
+                raise
+        else:
+            return machine.step(state, machine.CLEAR)
+        self._error = None
+        raise raised  # as what the application has seen, where it has seen it
 
     async def _called(self, remaining: int) -> machine.Input:
         """Call the application: being called is delivery."""
@@ -178,14 +181,29 @@ class _Branch(Branch):
             return self._raised(error)
         except Exception as error:  # noqa: BLE001  # any error of the application ends the branch, after the check
             return self._raised(error)
-        except BaseExceptionGroup as group:
-            if not _errors_and_cancellations(group):
+        except BaseException as error:
+            if not _waits_for_the_check(error):
                 raise
-            return self._raised(group)
+            return self._raised(error)
         return self._returned(chosen)
 
 
-def _errors_and_cancellations(group: BaseExceptionGroup[BaseException]) -> bool:
-    """Say whether a group holds nothing that has to go through at once, as an interrupt has."""
-    kinds = (Exception, anyio.get_cancelled_exc_class())
-    return group.split(kinds)[1] is None
+def _waits_for_the_check(error: BaseException) -> bool:
+    """Say whether an error of the application, or a group, is nothing that has to go through at once.
+
+    An interrupt has to, and so has the end of a coroutine. A cancellation may be one that nobody asked for.
+    """
+    if isinstance(error, GeneratorExit):
+        return False
+    if isinstance(error, BaseExceptionGroup):
+        kinds: tuple[type[BaseException], ...] = (Exception, *cancellations())
+        return error.split(kinds)[1] is None
+    return isinstance(error, cancellations())
+
+
+def _is_same_cancellation(raised: BaseException, found: BaseException) -> bool:
+    """Say whether the application let out the very cancellation that a check found, which then need not be another.
+
+    asyncio tells them by their message, which a check does not know of one that was delivered before. trio does not.
+    """
+    return isinstance(raised, cancellations()) and type(raised) is type(found) and found.args in {(), raised.args}
