@@ -62,19 +62,20 @@ class Branch:
         if not (chosen is None or isinstance(chosen, RunRequest)):
             give_up(chosen)
             return self._raised(InvalidRequestError(f"next returned {_mistaken(chosen)}"))
-        self._chosen = chosen
-        return machine.STOP if chosen is None else machine.GO_ON
+        if chosen is None:
+            return machine.STOP
+        self._chosen = copy(chosen)  # at once: its values are frozen, but the application may have means of its own
+        return machine.GO_ON
 
     def _continuation(self) -> RunRequest:
         """Make the request that runs what was chosen, as a continuation of the branch."""
-        chosen, self._chosen = self._chosen, None
-        if chosen is None:
+        request, self._chosen = self._chosen, None
+        if request is None:
             msg = "the coordination machine executes nothing that was not chosen"
             raise EngineStateError(msg)
-        request = copy(chosen)  # its values were checked when it was made, and are frozen
         force_setattr(request, "continue_from", self._exchange)
         if self._request.observer is not None:
-            force_setattr(request, "observer", compose_observers(chosen.observer, self._request.observer))
+            force_setattr(request, "observer", compose_observers(request.observer, self._request.observer))
         return request
 
     def _completed(self, result: RunResult) -> machine.Input:
