@@ -233,6 +233,7 @@ def chain(length: int, cancel: Callable[[], object]) -> asyncio.Future[object]:
 async def test_after_a_while_the_tasks_that_came_due_get_their_turn_before_the_check_ends(length: int) -> None:
     with anyio.CancelScope() as scope:
         check = CancellationCheck()
+        await check()
         first = chain(length, scope.cancel)
         await asyncio.sleep(0)
         asyncio.get_running_loop().call_later(0.001, first.set_result, None)
@@ -247,6 +248,7 @@ async def test_a_cancellation_at_the_end_of_a_long_chain_of_tasks_is_found_by_a_
     checks = 0
     with anyio.CancelScope() as scope:
         check = CancellationCheck()
+        await check()
         first = chain(TURNS_AFTER_A_WHILE + 3, scope.cancel)
         await asyncio.sleep(0)
         asyncio.get_running_loop().call_later(0.001, first.set_result, None)

@@ -142,10 +142,8 @@ class CancellationCheck:
     def __init__(self) -> None:
         self._task = asyncio_task()
         self._requests_before = 0 if self._task is None else self._task.cancelling()
-        self._now: Callable[[], float] = (
-            sys.modules["trio"].current_time if self._task is None else self._task.get_loop().time
-        )
-        self._checked_at = self._now()
+        self._checked_at = math.inf  # never yet
+        self._time: Callable[[], float] | None = None  # of trio's clock
 
     @property
     def pending(self) -> bool:
@@ -162,7 +160,8 @@ class CancellationCheck:
         sleep: Any = sys.modules["asyncio"].sleep  # what anyio's checkpoint is, without a search for the event loop
         await sleep(0)
         await sleep(0)
-        if self._after_a_while():
+        before, self._checked_at = self._checked_at, task.get_loop().time()
+        if self._checked_at - before > A_WHILE:
             for _ in range(TURNS_AFTER_A_WHILE):
                 await sleep(0)
         # After them, so that what passes meanwhile is found too.
@@ -176,12 +175,11 @@ class CancellationCheck:
         trio: Any = sys.modules["trio"]  # itself, for the same reason: checks are most of what a coordinated turn costs
         await trio.lowlevel.cancel_shielded_checkpoint()
         await trio.lowlevel.checkpoint()
-        if self._after_a_while():
+        if self._time is None:
+            self._time = trio.lowlevel.current_clock().current_time
+        before, self._checked_at = self._checked_at, self._time()
+        if self._checked_at - before > A_WHILE:
             for _ in range(TURNS_AFTER_A_WHILE):
                 await trio.lowlevel.checkpoint()
         while (deadline := trio.current_effective_deadline()) != math.inf and deadline <= trio.current_time():
             await trio.lowlevel.checkpoint()
-
-    def _after_a_while(self) -> bool:
-        before, self._checked_at = self._checked_at, self._now()
-        return self._checked_at - before > A_WHILE
