@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, NamedTuple, final
 
+from promptkit._effects.once import Once
 from promptkit._prepare.pipeline import details
 from promptkit._values.handle import Handle
 from promptkit.errors import PreparedExecutionError
@@ -26,6 +26,15 @@ class Payload(NamedTuple):
     credential: Secret | None
 
 
+class _End:
+    """How a handle came to be of no more use. Each is one of its own, so that who set it knows."""
+
+    __slots__ = ("how",)
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+
 @final
 class PreparedExecution(Handle):
     """A run whose messages and settings are fixed: give it to ``Engine.run_prepared`` of the engine that made it.
@@ -35,32 +44,26 @@ class PreparedExecution(Handle):
     ``Engine.prepare_execution``. Usable in any thread.
     """
 
-    __slots__ = ("__weakref__", "_details", "_lock", "_payload", "_prepared", "_state")
+    __slots__ = ("__weakref__", "_details", "_end", "_payload", "_prepared")
     _called = "a PreparedExecution"
     _comes_from = "engine.prepare_execution(request) makes one"
-    _details: PreparedRun | None
-    _lock: threading.Lock
+    _details: Once[PreparedRun]
+    _end: Once[_End]
     _payload: Payload | None
-    _prepared: Prepared | None
-    _state: str
+    _prepared: Prepared | None  # until the details are built
 
     @property
     def details(self) -> PreparedRun:
         """What will be sent, or was, and under which settings. Built when first asked for, then kept."""
-        with self._lock:
-            prepared = self._prepared
-        built = None if prepared is None else details(prepared)  # not in the lock: it takes what the history is long
-        with self._lock:
-            if self._details is None:
-                self._details = built
-            self._prepared = None
-            return self._details  # type: ignore[return-value]  # one of the two is always there
+        prepared = self._prepared
+        built = self._details.value if prepared is None else self._details.settle(details(prepared))
+        self._prepared = None
+        return built  # type: ignore[return-value]  # one of the two is always there
 
     def discard(self) -> None:
         """Give it up: it cannot run any more. Does nothing after it has run."""
-        with self._lock:
-            if self._payload is not None:
-                self._payload, self._state = None, "was discarded"
+        self._end.settle(_End("was discarded"))
+        self._payload = None
 
     def __repr__(self) -> str:
         """Give a constant."""
@@ -70,9 +73,8 @@ class PreparedExecution(Handle):
 def execution_of(payload: Payload) -> PreparedExecution:
     """Make the handle of a prepared run."""
     execution: PreparedExecution = object.__new__(PreparedExecution)
-    execution._details, execution._prepared = None, payload.prepared  # noqa: SLF001  # the halves of one capability
-    execution._payload, execution._state = payload, "ready"  # noqa: SLF001
-    execution._lock = threading.Lock()  # noqa: SLF001
+    execution._details, execution._prepared = Once(), payload.prepared  # noqa: SLF001  # the halves of one capability
+    execution._payload, execution._end = payload, Once()  # noqa: SLF001
     return execution
 
 
@@ -81,14 +83,20 @@ def claimed(execution: PreparedExecution, owner: Shared) -> Payload:
 
     Raises PreparedExecutionError when it was taken or discarded before, or belongs to another engine.
     """
-    with execution._lock:  # noqa: SLF001
-        payload = execution._payload  # noqa: SLF001
-        if payload is not None and payload.owner is owner:
-            execution._payload, execution._state = None, "has run"  # noqa: SLF001
-            return payload
-        state = execution._state  # noqa: SLF001
-    if payload is None:
-        msg = f"this prepared execution {state}: make another with prepare_execution"
-    else:
+    payload = execution._payload  # noqa: SLF001
+    if payload is not None and payload.owner is not owner:
         msg = "this prepared execution belongs to another engine: run it on the one that made it"
-    raise PreparedExecutionError(msg)
+        raise PreparedExecutionError(msg)
+    mine = _End("has run")
+    end = execution._end.settle(mine)  # noqa: SLF001
+    execution._payload = None  # noqa: SLF001
+    if end is not mine or payload is None:
+        msg = f"this prepared execution {end.how}: make another with prepare_execution"
+        raise PreparedExecutionError(msg)
+    return payload
+
+
+def prompt_of(execution: PreparedExecution) -> str | None:
+    """Say which prompt it runs, or None when it was taken or discarded."""
+    payload = execution._payload  # noqa: SLF001
+    return None if payload is None else payload.request.prompt_id
