@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self, TypeVar, final
 
 from promptkit._effects.blocking_coordination import BlockingCoordination, coordination_of
 from promptkit._effects.loop_thread import Call, LoopOwner, deadline_after
-from promptkit._engine import MAX_INPUT_BYTES, Engine
+from promptkit._engine import MAX_INPUT_BYTES, engine_over, shared_for
 from promptkit._values.turns import CoordinateRequest
 from promptkit.errors import InvalidRequestError
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import httpx
 
     from promptkit._effects.prepared_execution import PreparedExecution
+    from promptkit._engine import Engine
     from promptkit._load_catalog import Catalog
     from promptkit._values.details import BackendDetails, ProfileDetails, PromptDetails
     from promptkit._values.generation import InputReader, ModelClient
@@ -59,7 +60,8 @@ class BlockingEngine:
         max_input_bytes: int = MAX_INPUT_BYTES,
     ) -> None:
         """Take the catalog; nothing is started, opened or sent yet."""
-        self._engine = Engine(
+        shared = shared_for(
+            "BlockingEngine",
             catalog,
             client=client,
             http_client=http_client,
@@ -67,6 +69,7 @@ class BlockingEngine:
             input_reader=input_reader,
             max_input_bytes=max_input_bytes,
         )
+        self._engine = engine_over(shared)
         self._owner = LoopOwner(self._engine.aclose)
         self._is_view = False
 

@@ -65,32 +65,14 @@ class Engine:
         max_input_bytes: int = MAX_INPUT_BYTES,
     ) -> None:
         """Take the catalog; nothing is opened or sent yet."""
-        if not isinstance(catalog, Catalog):
-            msg = f"Engine: Expected a Catalog (load_catalog gives one), got `{type(catalog).__name__}`"
-            raise InvalidRequestError(msg)
-        for name, given, method in (
-            ("client", client, "generate"),
-            ("http_client", http_client, "aclose"),  # which a client that does not await has not
-            ("input_reader", input_reader, "read"),
-        ):
-            if isinstance(given, type):
-                msg = f"Engine.{name}: `{given.__name__}` is a class: give an instance of it, {given.__name__}(...)"
-                raise InvalidRequestError(msg)
-            if given is not None and not callable(getattr(given, method, None)):
-                msg = f"Engine.{name}: `{type(given).__name__}` has no method {method}"
-                raise InvalidRequestError(msg)
-        if not isinstance(inputs, str | PathLike | None):
-            msg = f"Engine.inputs: Expected the path of a folder, got `{type(inputs).__name__}`"
-            raise InvalidRequestError(msg)
-        _expect_bound(max_input_bytes)
-        definitions = definitions_of(catalog)
-        folders = definitions.inputs_folders if inputs is None else (_readable_path(inputs),)
         self._namespace = ""
-        self._shared = Shared(
-            definitions,
+        self._shared = shared_for(
+            "Engine",
+            catalog,
             client=client,
             http_client=http_client,
-            reader=input_reader or FolderReader([Path(folder).absolute() for folder in folders]),
+            inputs=inputs,
+            input_reader=input_reader,
             max_input_bytes=max_input_bytes,
         )
 
@@ -133,10 +115,7 @@ class Engine:
         if problem is not None:
             msg = f"scoped: {problem}, such as 'team' or 'team/research'"
             raise InvalidRequestError(msg)
-        view = object.__new__(Engine)
-        view._shared = self._shared
-        view._namespace = below(self._namespace, str.__str__(namespace))
-        return view
+        return engine_over(self._shared, below(self._namespace, str.__str__(namespace)))
 
     def inspect_prompt(self, prompt_id: str) -> PromptDetails:
         """Show a prompt as it is defined: the source of its templates, its contract, its hash, its file.
@@ -268,28 +247,78 @@ class Engine:
         return "<promptkit.Engine>"
 
 
+def engine_over(shared: Shared, namespace: str = "") -> Engine:
+    """Make an engine, or the view of one below a namespace."""
+    engine = object.__new__(Engine)
+    engine._shared, engine._namespace = shared, namespace  # as its constructor does
+    return engine
+
+
+def shared_for(
+    name: str,
+    catalog: Catalog,
+    *,
+    client: ModelClient | None,
+    http_client: httpx.AsyncClient | None,
+    inputs: str | PathLike[str] | None,
+    input_reader: InputReader | None,
+    max_input_bytes: int,
+) -> Shared:
+    """Make what an engine holds from the arguments of its constructor. ``name`` is that of its class.
+
+    Raises InvalidRequestError for an argument of the wrong kind.
+    """
+    if not isinstance(catalog, Catalog):
+        msg = f"{name}: Expected a Catalog (load_catalog gives one), got `{type(catalog).__name__}`"
+        raise InvalidRequestError(msg)
+    for option, given, method in (
+        ("client", client, "generate"),
+        ("http_client", http_client, "aclose"),  # which a client that does not await has not
+        ("input_reader", input_reader, "read"),
+    ):
+        if isinstance(given, type):
+            msg = f"{name}.{option}: `{given.__name__}` is a class: give an instance of it, {given.__name__}(...)"
+            raise InvalidRequestError(msg)
+        if given is not None and not callable(getattr(given, method, None)):
+            msg = f"{name}.{option}: `{type(given).__name__}` has no method {method}"
+            raise InvalidRequestError(msg)
+    if not isinstance(inputs, str | PathLike | None):
+        msg = f"{name}.inputs: Expected the path of a folder, got `{type(inputs).__name__}`"
+        raise InvalidRequestError(msg)
+    _expect_bound(max_input_bytes, f"{name}.max_input_bytes")
+    definitions = definitions_of(catalog)
+    folders = definitions.inputs_folders if inputs is None else (_readable_path(inputs, f"{name}.inputs"),)
+    return Shared(
+        definitions,
+        client=client,
+        http_client=http_client,
+        reader=input_reader or FolderReader([Path(folder).absolute() for folder in folders]),
+        max_input_bytes=max_input_bytes,
+    )
+
+
 async def _run_claimed(shared: Shared, loop: LoopState, payload: Payload) -> RunResult:
     # In a frame of its own, so that it ends before the error of a run that fails leaves.
     driver = RunDriver(shared, loop, payload.request)
     return await driver.drive(payload.prepared, payload.credential)
 
 
-def _readable_path(given: str | PathLike[str]) -> str:
+def _readable_path(given: str | PathLike[str], where: str) -> str:
     try:
         path: object = fspath(given)
     except Exception as error:  # noqa: BLE001  # it is the caller's own method, and can raise anything
-        msg = f"Engine.inputs: its __fspath__ gives no path: {type(error).__name__}: {error}"[:300]
+        msg = f"{where}: its __fspath__ gives no path: {type(error).__name__}: {error}"[:300]
         raise InvalidRequestError(msg) from None
     if not isinstance(path, str):
-        msg = f"Engine.inputs: Expected the path of a folder, got one of `{type(path).__name__}`"
+        msg = f"{where}: Expected the path of a folder, got one of `{type(path).__name__}`"
         raise InvalidRequestError(msg)
     return path
 
 
-def _expect_bound(given: object) -> None:
+def _expect_bound(given: object, where: str) -> None:
     if not isinstance(given, int) or isinstance(given, bool):
-        msg = f"Engine.max_input_bytes: Expected a number of bytes, got `{type(given).__name__}`"
+        msg = f"{where}: Expected a number of bytes, got `{type(given).__name__}`"
         raise InvalidRequestError(msg)
     if given < 1:
-        msg = "Engine.max_input_bytes: must be 1 or more"
+        msg = f"{where}: must be 1 or more"
         raise InvalidRequestError(msg)

@@ -920,6 +920,28 @@ def test_an_engine_that_its_own_thread_collects_ends_all_the_same() -> None:
     assert len(caught) == 1
 
 
-def test_a_catalog_is_still_the_first_thing_that_is_asked_for() -> None:
-    with pytest.raises(InvalidRequestError, match="Expected a Catalog"):
-        BlockingEngine("folder")  # type: ignore[arg-type]
+@pytest.mark.parametrize("engine", [Engine, BlockingEngine])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"client": 3}, ".client: `int` has no method generate"),
+        ({"client": Echo}, ".client: `Echo` is a class: give an instance of it"),
+        ({"http_client": 3}, ".http_client: `int` has no method aclose"),
+        ({"input_reader": 3}, ".input_reader: `int` has no method read"),
+        ({"inputs": 3}, ".inputs: Expected the path of a folder, got `int`"),
+        ({"max_input_bytes": "3"}, ".max_input_bytes: Expected a number of bytes, got `str`"),
+        ({"max_input_bytes": 0}, ".max_input_bytes: must be 1 or more"),
+    ],
+)
+def test_a_wrong_option_is_refused_with_the_name_of_the_engine(
+    engine: type[Engine | BlockingEngine], options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InvalidRequestError) as refused:
+        engine(small_catalog(), **options)
+    assert str(refused.value).startswith(engine.__name__ + said)
+
+
+@pytest.mark.parametrize("engine", [Engine, BlockingEngine])
+def test_a_catalog_is_still_the_first_thing_that_is_asked_for(engine: type[Engine | BlockingEngine]) -> None:
+    with pytest.raises(InvalidRequestError, match=f"^{engine.__name__}: Expected a Catalog"):
+        engine("folder")  # type: ignore[arg-type]
