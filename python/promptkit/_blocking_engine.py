@@ -5,9 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar, final
 
-from promptkit._effects.blocking_coordination import BlockingCoordination, coordination_of
-from promptkit._effects.loop_thread import Call, LoopOwner, deadline_after
-from promptkit._engine import MAX_INPUT_BYTES, engine_over, shared_for
+from promptkit._effects.blocking_coordination import BlockingCoordination, Work, coordination_of
+from promptkit._effects.call import Call
+from promptkit._effects.loop_thread import LoopOwner
+from promptkit._effects.prepared_execution import PreparedExecution, prompt_of
+from promptkit._effects.time_limit import limit_of
+from promptkit._engine import MAX_INPUT_BYTES, Engine, engine_over, shared_for
+from promptkit._prepare.views import below
+from promptkit._values.functions import function_kind
+from promptkit._values.requests import RunRequest
 from promptkit._values.turns import CoordinateRequest
 from promptkit.errors import InvalidRequestError
 
@@ -18,15 +24,16 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from promptkit._effects.prepared_execution import PreparedExecution
-    from promptkit._engine import Engine
     from promptkit._load_catalog import Catalog
     from promptkit._values.details import BackendDetails, ProfileDetails, PromptDetails
     from promptkit._values.generation import InputReader, ModelClient
-    from promptkit._values.requests import RunRequest
     from promptkit._values.results import PreparedRun, RunResult
 
 T = TypeVar("T")
+
+ASYNC_NEXT = (
+    "coordinate: next is an async function, which a BlockingEngine does not await: give a plain one, or use Engine"
+)
 
 
 @final
@@ -44,9 +51,9 @@ class BlockingEngine:
     So is each method where an event loop runs in the thread (there is ``Engine``), and in the child of a fork.
     """
 
-    __slots__ = ("__weakref__", "_engine", "_is_view", "_owner")
+    __slots__ = ("__weakref__", "_engine", "_namespace", "_owner")
     _engine: Engine
-    _is_view: bool
+    _namespace: str  # of a view; empty for the engine itself
     _owner: LoopOwner
 
     def __init__(
@@ -69,13 +76,13 @@ class BlockingEngine:
             input_reader=input_reader,
             max_input_bytes=max_input_bytes,
         )
-        self._engine = engine_over(shared)
+        self._engine, self._namespace = engine_over(shared), ""
         self._owner = LoopOwner(self._engine.aclose)
-        self._is_view = False
 
     def __enter__(self) -> Self:
-        """Give the engine itself."""
+        """Give the engine itself. Raises EngineStateError when it is closed."""
         self._owner.expect_usable()
+        self._owner.expect_open()
         return self
 
     def __exit__(
@@ -100,8 +107,7 @@ class BlockingEngine:
         self._owner.expect_usable()
         view = object.__new__(BlockingEngine)
         view._engine = self._engine.scoped(namespace)
-        view._owner = self._owner
-        view._is_view = True
+        view._owner, view._namespace = self._owner, below(self._namespace, namespace)
         return view
 
     def inspect_prompt(self, prompt_id: str) -> PromptDetails:
@@ -154,7 +160,7 @@ class BlockingEngine:
         limit; 0: nothing is begun). A reply that is in hand is not lost to it. Raises TimeoutError, InvalidRequestError
         for a timeout that is none, and what ``Engine.run`` raises.
         """
-        return self._perform(partial(self._engine.run, request), timeout)
+        return self._perform(partial(self._engine.run, request), timeout, self._subject(request))
 
     def run_prepared(self, execution: PreparedExecution, *, timeout: float | None = None) -> RunResult:
         """Run what ``prepare_execution`` of this engine, or of a view of it, prepared.
@@ -162,28 +168,44 @@ class BlockingEngine:
         ``timeout`` is as for ``run``. Raises PreparedExecutionError when it has run, was discarded, or belongs to
         another engine, and what ``run`` raises.
         """
-        return self._perform(partial(self._engine.run_prepared, execution), timeout)
+        return self._perform(partial(self._engine.run_prepared, execution), timeout, self._subject(execution))
 
     def coordinate(self, request: CoordinateRequest) -> BlockingCoordination:
         """Make a coordination of one branch: call its ``run``. Its ``next`` is a plain function.
 
-        Raises InvalidRequestError for what is not a CoordinateRequest.
+        Raises InvalidRequestError for what is not a CoordinateRequest, or one whose ``next`` is async, and
+        EngineStateError when the engine is closed.
         """
         self._owner.expect_usable()
+        self._owner.expect_open()
         if not isinstance(request, CoordinateRequest):
             msg = f"coordinate: Expected a CoordinateRequest, got `{type(request).__name__}`"
             raise InvalidRequestError(msg)
-        return coordination_of(request, self._owner, self._engine.run)
+        if function_kind(request.next) == "async":
+            raise InvalidRequestError(ASYNC_NEXT)
+        return coordination_of(Work(request, self._owner, self._engine.run, self._full_id))
 
-    def _perform(self, work: Callable[[], Awaitable[T]], timeout: float | None = None) -> T:
+    def _subject(self, work: object) -> str:
+        """Say what a timeout of ``work`` ends. What is neither is refused when it runs."""
+        prompt_id = None
+        if isinstance(work, RunRequest):
+            prompt_id = self._full_id(work.prompt_id)
+        elif isinstance(work, PreparedExecution):
+            prompt_id = prompt_of(work)
+        return "the run" if prompt_id is None else f"the run of prompt {prompt_id!r}"
+
+    def _full_id(self, prompt_id: str) -> str:
+        return below(self._namespace, prompt_id)
+
+    def _perform(self, work: Callable[[], Awaitable[T]], timeout: float | None = None, subject: str = "") -> T:
         self._owner.expect_usable()
-        return self._owner.perform(Call(work, deadline_after(timeout)))
+        return self._owner.perform(Call(work, limit_of(timeout, subject)))
 
     def _close(self, *, cancel: bool) -> None:
         if self._owner.forked:
             return  # what there is to close is the parent's
         self._owner.expect_usable()
-        if not self._is_view:
+        if not self._namespace:
             self._owner.close(cancel=cancel)
 
     def __repr__(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import asyncio
+import contextlib
 import contextvars
 import copy
 import gc
@@ -50,13 +51,15 @@ from promptkit import (
     RunResult,
     RunStarted,
 )
-from promptkit._effects.loop_thread import Call, LoopThread
+from promptkit._effects.call import Call
 from promptkit.testing import EventRecorder, ScriptedClient
 from servers.catalogs import small_catalog, team_catalog
 from servers.stub import StubServer, ok
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from promptkit._effects.loop_thread import LoopThread
 
 ASK = RunRequest(prompt_id="ask", variables={"question": "Where?"}, capture_exchange=True)
 MORE = RunRequest(prompt_id="more")
@@ -321,9 +324,33 @@ def test_a_choice_that_is_none_is_refused_by_name(chosen: Any) -> None:
         engine.coordinate(CoordinateRequest(start=start, additional_turns=1, next=lambda _: chosen)).run()
 
 
-def test_an_async_next_is_refused_and_leaves_no_warning() -> None:
-    async def choose(_: ConversationTurn) -> RunRequest | None:
+async def async_next(_: ConversationTurn) -> RunRequest | None:
+    return None
+
+
+class AsyncNext:
+    async def __call__(self, _: ConversationTurn) -> RunRequest | None:
         return None
+
+    async def method(self, _: ConversationTurn) -> RunRequest | None:
+        return None
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [async_next, AsyncNext(), AsyncNext().method, partial(async_next), partial(AsyncNext())],
+    ids=["function", "object", "method", "partial", "partial of an object"],
+)
+def test_an_async_next_is_refused_before_there_is_a_coordination(choose: Any) -> None:
+    engine, start = started()
+    request = CoordinateRequest(start=start, additional_turns=1, next=choose)
+    with engine, pytest.raises(InvalidRequestError, match=r"next is an async function.* use Engine$"):
+        engine.coordinate(request)
+
+
+def test_a_plain_next_that_returns_an_awaitable_is_refused_and_leaves_no_warning() -> None:
+    def choose(turn: ConversationTurn) -> Any:
+        return async_next(turn)
 
     engine, start = started()
     with engine, pytest.raises(InvalidRequestError, match="next of a BlockingEngine is a plain function"):
@@ -347,7 +374,7 @@ def test_a_coordination_runs_once_whichever_thread_asks(pool: ThreadPoolExecutor
         with pytest.raises(EngineStateError, match="runs once: make another"):
             coordination.run()
         assert coordination.result.outcome is None
-        assert repr(coordination) == "<promptkit.BlockingCoordination started>"
+        assert repr(coordination) == "<promptkit.BlockingCoordination running>"
         go_on.set()
         assert running.result(5) == coordination.result
         assert coordination.result.outcome == "stopped"
@@ -369,6 +396,57 @@ def test_a_coordination_that_was_refused_can_still_run() -> None:
 
         anyio.run(inside)
         assert coordination.run().outcome == "stopped"
+
+
+def test_a_coordination_whose_run_was_refused_is_dropped_without_a_second_message() -> None:
+    engine, start = started()
+    request = CoordinateRequest(start=start, additional_turns=1, next=lambda _: None)
+    with engine:
+        with pytest.raises(InvalidRequestError, match="timeout"):
+            engine.coordinate(request).run(timeout="3")  # type: ignore[arg-type]
+
+        async def inside() -> None:
+            with pytest.raises(EngineStateError):
+                made.pop().run()
+
+        made = [engine.coordinate(request)]
+        anyio.run(inside)
+        closed_on = engine.coordinate(request)
+    with pytest.raises(EngineStateError, match="closed"):
+        closed_on.run()
+    del closed_on
+    gc.collect()
+
+
+@pytest.mark.parametrize(
+    ("answer", "chosen", "state"),
+    [
+        ("one", [MORE, None], "stopped"),
+        ("one", [MORE, MORE], "exhausted"),
+        ("one", [ValueError("mine")], "failed (ValueError)"),
+        ("one", [TimeoutError("mine")], "failed (TimeoutError)"),
+        (GenerationError("mine"), [MORE], "failed (GenerationError)"),
+        ("one", [KeyboardInterrupt()], "cancelled (KeyboardInterrupt)"),
+        ("one", [SystemExit(3)], "cancelled (SystemExit)"),
+    ],
+)
+def test_the_repr_of_a_coordination_tells_how_it_ended(answer: Any, chosen: list[Any], state: str) -> None:
+    def choose(_: ConversationTurn) -> RunRequest | None:
+        said.append(repr(coordination))
+        choice = chosen[len(said) - 1]
+        if isinstance(choice, BaseException):
+            raise choice
+        return choice  # type: ignore[no-any-return]
+
+    engine, start = started(answer)
+    said: list[str] = []
+    with engine:
+        coordination = engine.coordinate(CoordinateRequest(start=start, additional_turns=1, next=choose))
+        assert repr(coordination) == "<promptkit.BlockingCoordination not run>"
+        with contextlib.suppress(ValueError, TimeoutError, GenerationError, KeyboardInterrupt, SystemExit):
+            coordination.run()
+    assert set(said) == {"<promptkit.BlockingCoordination running>"}
+    assert repr(coordination) == f"<promptkit.BlockingCoordination {state}>"
 
 
 def test_a_coordination_that_is_dropped_unrun_warns_where_it_was_made() -> None:
@@ -435,7 +513,7 @@ def test_a_timeout_of_zero_begins_nothing() -> None:
         coordination = engine.coordinate(
             CoordinateRequest(start=start, additional_turns=1, next=lambda _: pytest.fail("was called"))
         )
-        with pytest.raises(TimeoutError):
+        with pytest.raises(TimeoutError, match="within its timeout of 0 s: it was not begun"):
             coordination.run(timeout=0)
         execution = engine.prepare_execution(ASK)
         with pytest.raises(TimeoutError):
@@ -475,6 +553,62 @@ def test_a_timeout_ends_the_wait_before_a_retry() -> None:
     assert (finished.outcome, finished.attempts) == ("cancelled", 1)
 
 
+@pytest.mark.parametrize(
+    ("way", "said"),
+    [
+        ("run", "the run of prompt 'team/ask' did not finish within its timeout of 0.01 s: it was cancelled"),
+        ("run_prepared", "the run of prompt 'team/ask' did not finish within its timeout of 0.01 s: it was cancelled"),
+        ("not begun", "the run of prompt 'team/ask' did not finish within its timeout of 0 s: it was not begun"),
+        (
+            "coordination",
+            "the coordination did not finish within its timeout of 0.01 s: its run of prompt 'team/ask' was cancelled",
+        ),
+    ],
+)
+def test_a_timeout_says_how_long_what_and_what_became_of_it(way: str, said: str) -> None:
+    engine, start = started()
+    engine.close()
+    recorder = EventRecorder()
+    request = RunRequest(prompt_id="ask", variables={"question": "a secret"}, observer=recorder)
+    with BlockingEngine(team_catalog(), client=Held()) as engine, engine.scoped("team") as view:
+        branch = CoordinateRequest(start=start, additional_turns=1, next=lambda _: request)
+        execution = view.prepare_execution(request)
+        ways: dict[str, Callable[[], object]] = {
+            "run": lambda: view.run(request, timeout=0.01),
+            "run_prepared": lambda: view.run_prepared(execution, timeout=0.01),
+            "not begun": lambda: view.run(request, timeout=0),
+            "coordination": lambda: view.coordinate(branch).run(timeout=0.01),
+        }
+        with pytest.raises(TimeoutError) as ended:
+            ways[way]()
+        assert str(ended.value) == said
+        assert (recorder.events == []) == (way == "not begun")
+
+
+def observer_that_fails_at_the_end(event: object) -> None:
+    if isinstance(event, RunFinished):
+        msg = "full disk"
+        raise OSError(msg)
+
+
+@pytest.mark.parametrize("way", ["run", "run_prepared", "coordination"])
+def test_what_an_observer_raises_on_the_way_of_a_timeout_is_a_note_of_it(way: str) -> None:
+    engine, start = started()
+    engine.close()
+    request = msgspec.structs.replace(ASK, observer=observer_that_fails_at_the_end)
+    with BlockingEngine(small_catalog(), client=Held()) as engine:
+        execution = engine.prepare_execution(request)
+        branch = CoordinateRequest(start=start, additional_turns=1, next=lambda _: request)
+        ways: dict[str, Callable[[], object]] = {
+            "run": lambda: engine.run(request, timeout=0.01),
+            "run_prepared": lambda: engine.run_prepared(execution, timeout=0.01),
+            "coordination": lambda: engine.coordinate(branch).run(timeout=0.01),
+        }
+        with pytest.raises(TimeoutError) as ended:
+            ways[way]()
+    assert ended.value.__notes__ == ["an observer raised OSError: full disk"]
+
+
 def block_past(seconds: float) -> None:
     """Block, as synchronous code does."""
     until = time.monotonic() + seconds
@@ -505,8 +639,9 @@ def test_a_response_that_arrives_when_the_time_is_over_is_kept_undelivered() -> 
 
     with engine:
         coordination = engine.coordinate(CoordinateRequest(start=start, additional_turns=2, next=choose))
-        with pytest.raises(TimeoutError, match="coordination"):
+        with pytest.raises(TimeoutError, match=r"within its timeout of 0.05 s: the response .* in result.undelivered"):
             coordination.run(timeout=0.05)
+    assert repr(coordination) == "<promptkit.BlockingCoordination cancelled (timeout)>"
     assert len(calls) == 1
     assert coordination.result.outcome is None
     assert coordination.result.undelivered is not None
@@ -527,8 +662,9 @@ def test_a_timeout_inside_next_wins_over_what_it_returns_or_raises(then: str) ->
 
     with engine:
         coordination = engine.coordinate(CoordinateRequest(start=start, additional_turns=2, next=choose))
-        with pytest.raises(TimeoutError) as ended:
+        with pytest.raises(TimeoutError, match=r"within its timeout of 0.05 s: next took so long") as ended:
             coordination.run(timeout=0.05)
+        assert repr(coordination) == "<promptkit.BlockingCoordination cancelled (timeout)>"
         assert coordination.result.undelivered is None  # being called was delivery
         assert getattr(ended.value, "__notes__", []) == ["next had raised ValueError"] * (then == "raises")
 
@@ -687,6 +823,38 @@ def test_what_a_clients_own_task_raises_ends_the_run_that_awaits_it_alone(
         assert other.result(5).raw_output == "late"
 
 
+@pytest.mark.parametrize("meanwhile", ["closing", "nothing"])
+def test_a_client_that_cancels_its_own_task_ends_its_run_with_that(meanwhile: str, pool: ThreadPoolExecutor) -> None:
+    go_on, asked = asyncio.Event(), threading.Event()
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def generate(_: GenerationCall) -> None:
+        loops.append(asyncio.get_running_loop())
+        asked.set()
+        await go_on.wait()
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel("by itself")
+        await anyio.sleep_forever()
+
+    engine = BlockingEngine(small_catalog(), client=ScriptedClient(generate, "x"))
+    running = pool.submit(engine.run, msgspec.structs.replace(ASK, observer=observer_that_fails_at_the_end))
+    assert asked.wait(5)
+    closed = pool.submit(engine.close) if meanwhile == "closing" else None  # which waits for the run
+    if closed is not None:
+        while not engine._owner._thread.closed:  # noqa: SLF001
+            pass
+    loops[0].call_soon_threadsafe(go_on.set)
+    with pytest.raises(asyncio.CancelledError) as ended:
+        running.result(5)
+    assert ended.value.__notes__ == ["an observer raised OSError: full disk"]
+    if closed is not None:
+        closed.result(5)
+    else:
+        assert engine.run(ASK).raw_output == "x"
+        engine.close()
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_loop_that_a_client_stops_leaves_nobody_waiting(pool: ThreadPoolExecutor) -> None:
     async def generate(_: GenerationCall) -> None:
@@ -694,7 +862,7 @@ def test_a_loop_that_a_client_stops_leaves_nobody_waiting(pool: ThreadPoolExecut
         await anyio.sleep_forever()
 
     with BlockingEngine(small_catalog(), client=ScriptedClient(generate, "x")) as engine:
-        with pytest.raises(EngineStateError, match="cancelled"):
+        with pytest.raises(EngineStateError, match="stopped the engine's event loop: the work in flight was cancelled"):
             pool.submit(engine.run, ASK).result(5)
         with pytest.raises(EngineStateError, match="make a new one"):
             pool.submit(engine.run, ASK).result(5)
@@ -727,7 +895,7 @@ def test_closing_refuses_new_runs_and_waits_for_those_in_flight(pool: ThreadPool
     running = pool.submit(engine.run, ASK)
     assert client.asked.wait(5)
     closers = [pool.submit(engine.close) for _ in range(3)]
-    while not engine._owner._closed:  # noqa: SLF001  # the close has begun
+    while not engine._owner._thread.closed:  # noqa: SLF001  # the close has begun
         pass
     with pytest.raises(EngineStateError, match="closed: make a new one"):
         engine.run(ASK)
@@ -747,6 +915,111 @@ def test_closing_an_engine_that_never_ran_is_enough() -> None:
     engine.close()
     with pytest.raises(EngineStateError, match="closed"):
         engine.run(ASK)
+
+
+def test_a_closed_engine_can_be_looked_at_and_begins_nothing() -> None:
+    engine, start = started("one")
+    calls: list[ConversationTurn] = []
+    request = CoordinateRequest(start=start, additional_turns=1, next=calls.append)
+    made_before = engine.coordinate(request)
+    with engine:
+        pass
+    assert engine.inspect_prompt("ask").id == "ask"
+    assert engine.inspect_profile("warm").id == "warm"
+    assert capacity(engine) == (0, 0)
+    view = engine.scoped("team")
+    execution = "which is not looked at"
+    for refused in (
+        lambda: engine.coordinate(request),
+        made_before.run,
+        made_before.run,
+        engine.__enter__,
+        view.__enter__,
+        lambda: view.coordinate(request),
+        lambda: engine.prepare(ASK),
+        lambda: engine.validate_request(ASK),
+        lambda: engine.prepare_execution(ASK),
+        lambda: engine.run(ASK),
+        lambda: engine.run_prepared(execution),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(EngineStateError, match="this engine is closed: make a new one"):
+            refused()
+    assert calls == []
+    assert repr(made_before) == "<promptkit.BlockingCoordination not run>"
+    engine.close()
+
+
+@pytest.mark.parametrize(("then", "state"), [(None, "stopped"), (MORE, "failed (EngineStateError)")])
+def test_closing_does_not_wait_for_a_coordination_inside_next_whose_next_run_is_refused(
+    then: RunRequest | None, state: str, pool: ThreadPoolExecutor
+) -> None:
+    engine, start = started("one", "two")
+    inside, go_on = threading.Event(), threading.Event()
+
+    def choose(turn: ConversationTurn) -> RunRequest | None:
+        if turn.result is None:
+            return MORE
+        inside.set()
+        assert go_on.wait(5)
+        return then
+
+    coordination = engine.coordinate(CoordinateRequest(start=start, additional_turns=2, next=choose))
+    running = pool.submit(coordination.run)
+    assert inside.wait(5)
+    engine.close()
+    go_on.set()
+    if then is None:
+        assert running.result(5).outcome == "stopped"
+    else:
+        with pytest.raises(EngineStateError, match="this engine is closed"):
+            running.result(5)
+        assert coordination.result.outcome is None
+    assert coordination.result.undelivered is None  # next has had it
+    assert repr(coordination) == f"<promptkit.BlockingCoordination {state}>"
+
+
+def test_next_may_close_the_engine_and_stop() -> None:
+    engine, start = started("one")
+
+    def choose(turn: ConversationTurn) -> RunRequest | None:
+        if turn.result is None:
+            return MORE
+        engine.close()
+        return None
+
+    assert engine.coordinate(CoordinateRequest(start=start, additional_turns=1, next=choose)).run().outcome == "stopped"
+    with pytest.raises(EngineStateError, match="closed"):
+        engine.run(ASK)
+
+
+def test_a_run_with_a_timeout_does_not_keep_closing_waiting_longer_than_that(pool: ThreadPoolExecutor) -> None:
+    client = Held()
+    engine = BlockingEngine(small_catalog(), client=client)
+    running = pool.submit(engine.run, ASK, timeout=0.05)
+    assert client.asked.wait(5)
+    pool.submit(engine.close).result(5)
+    with pytest.raises(TimeoutError):
+        running.result(5)
+    assert client.cancelled.is_set()
+
+
+def test_an_engine_that_is_dropped_while_another_thread_runs_serves_that_to_its_end(pool: ThreadPoolExecutor) -> None:
+    client = Held()
+    before = set(threading.enumerate())
+
+    def use() -> threading.Thread:
+        running = pool.submit(BlockingEngine(small_catalog(), client=client).run, ASK)
+        assert client.asked.wait(5)
+        (thread,) = {thread for thread in threading.enumerate() if thread.name == "promptkit"} - before
+        client.let_go()
+        assert running.result(5).raw_output == "late"
+        del running
+        thread.join(5)
+        return thread
+
+    with pytest.warns(ResourceWarning, match="never closed"):
+        ended = use()
+    assert not ended.is_alive()
 
 
 def test_a_view_shares_thread_and_capacity_and_closes_nothing(pool: ThreadPoolExecutor) -> None:

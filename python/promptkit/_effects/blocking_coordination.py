@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-import time
 import warnings
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from promptkit._effects.branch import HAS_RUN, Branch, place_of_call
+from promptkit._effects.call import Call
 from promptkit._effects.frames import forget_locals
-from promptkit._effects.loop_thread import Call, LoopOwner, deadline_after
+from promptkit._effects.once import Once
+from promptkit._effects.time_limit import NO_LIMIT, TimeLimit, limit_of
 from promptkit._machines import coordination as machine
 from promptkit._values.functions import give_up
 from promptkit._values.handle import Handle
@@ -23,15 +23,18 @@ from promptkit.errors import EngineStateError, InvalidRequestError
 if TYPE_CHECKING:
     from types import CodeType
 
+    from promptkit._effects.loop_thread import LoopOwner
+
 Execute = Callable[[RunRequest], Awaitable[RunResult]]
 
 
 class Work(NamedTuple):
-    """What a coordination needs to run."""
+    """What a coordination needs to run. ``full_id`` gives the id of a prompt as the catalog has it."""
 
     request: CoordinateRequest
     owner: LoopOwner
     execute: Execute
+    full_id: Callable[[str], str]
 
 
 @final
@@ -39,16 +42,21 @@ class BlockingCoordination(Handle):
     """A coordination that runs once: ``coordination.run()``.
 
     An error, a timeout or a KeyboardInterrupt leaves through ``run`` as itself; ``result`` survives each, and any
-    thread may read it meanwhile. A second run is an EngineStateError, and a handle that is dropped without having run a
-    RuntimeWarning. Made by ``BlockingEngine.coordinate``.
+    thread may read it meanwhile. A second run is an EngineStateError, and a handle that is dropped and whose ``run``
+    was never called a RuntimeWarning. Made by ``BlockingEngine.coordinate``.
+
+    Its repr says "not run", "running", "stopped", "exhausted", "failed (TypeName)" with the class of the error, or
+    "cancelled (timeout)", "cancelled (KeyboardInterrupt)".
     """
 
-    __slots__ = ("__weakref__", "_lock", "_made_at", "_result", "_work")
+    __slots__ = ("__weakref__", "_asked", "_claim", "_made_at", "_result", "_state", "_work")
     _called = "a BlockingCoordination"
     _comes_from = "engine.coordinate(request) makes one"
-    _lock: threading.Lock
+    _asked: bool  # to run, and be it in vain: nobody has forgotten it
+    _claim: Once[object]
     _made_at: tuple[CodeType, int]
     _result: CoordinationResult
+    _state: str
     _work: Work | None  # until it runs
 
     @property
@@ -65,57 +73,70 @@ class BlockingCoordination(Handle):
         ``timeout`` bounds the whole in seconds (None: no limit). When it is over, a run is cancelled wherever it is;
         ``next`` is not interrupted, but nothing follows it. Raises what the application or a run raised, unchanged;
         TimeoutError, which wins over what ``next`` returned or raised; InvalidRequestError for a timeout that is none;
-        and EngineStateError when it has run, or an event loop runs in this thread.
+        and EngineStateError when it has run, the engine is closed, or an event loop runs in this thread.
         """
-        waiting = self._work
-        if waiting is not None:
-            waiting.owner.expect_usable()  # before the lock: in the child of a fork it may be held for ever
-        deadline = deadline_after(timeout)
-        with self._lock:
-            work, self._work = self._work, None
+        self._asked = True
+        work = self._work
         if work is None:
             raise EngineStateError(HAS_RUN)
+        work.owner.expect_usable()
+        work.owner.expect_open()
+        branch = _Branch(work, self._keep, limit_of(timeout, "the coordination"))
+        mine = object()
+        if self._claim.settle(mine) is not mine:
+            raise EngineStateError(HAS_RUN)
         try:
-            _Branch(work, self._keep, deadline).lead()
+            self._work, self._state = None, "running"
+            branch.lead()
         except BaseException as error:
+            self._state = "cancelled (timeout)" if branch.timed_out else _ended_by(error)
             forget_locals(error)
             raise
+        self._state = self._result.outcome or self._state
         return self._result
 
     def _keep(self, result: CoordinationResult) -> None:
         self._result = result
 
     def __del__(self) -> None:
-        """Warn when it never ran."""
-        if getattr(self, "_work", None) is not None:
+        """Warn when nobody called its run."""
+        if not getattr(self, "_asked", True):
             code, line = self._made_at
             text = "a coordination was never run: call its run()"
             warnings.warn_explicit(text, RuntimeWarning, code.co_filename, line, source=self)
 
     def __repr__(self) -> str:
         """Tell the state."""
-        state = self._result.outcome or ("started" if self._work is None else "not run")
-        return f"<promptkit.BlockingCoordination {state}>"
+        return f"<promptkit.BlockingCoordination {self._state}>"
 
 
-def coordination_of(request: CoordinateRequest, owner: LoopOwner, execute: Execute) -> BlockingCoordination:
+def coordination_of(work: Work) -> BlockingCoordination:
     """Make the handle of a coordination whose runs go to the owner's loop, for the caller of the caller."""
     made: BlockingCoordination = object.__new__(BlockingCoordination)
     made._made_at = place_of_call()  # noqa: SLF001  # the halves of one capability
-    made._result, made._lock = CoordinationResult(), threading.Lock()  # noqa: SLF001
-    made._work = Work(request, owner, execute)  # noqa: SLF001
+    made._result, made._claim, made._work = CoordinationResult(), Once(), work  # noqa: SLF001
+    made._state, made._asked = "not run", False  # noqa: SLF001
     return made
+
+
+def _ended_by(error: BaseException) -> str:
+    return f"{'failed' if isinstance(error, Exception) else 'cancelled'} ({type(error).__name__})"
 
 
 class _Branch(Branch):
     """The effects of one coordination."""
 
-    def __init__(self, work: Work, keep: Callable[[CoordinationResult], None], deadline: float) -> None:
+    def __init__(self, work: Work, keep: Callable[[CoordinationResult], None], limit: TimeLimit) -> None:
         super().__init__(work.request, keep)
-        self._owner = work.owner
-        self._execute = work.execute
-        self._deadline = deadline
+        self._work = work
+        self._limit = limit
         self._call: Call[RunResult] | None = None  # in flight, or completed and not yet pending
+        self._withheld = False
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether it ended because its time was over."""
+        return self._withheld or (self._call is not None and self._call.timed_out)
 
     def lead(self) -> None:
         """Follow the coordination machine to its end; keep what was not delivered, whatever interrupts."""
@@ -129,18 +150,21 @@ class _Branch(Branch):
             raise
 
     def _follow(self) -> None:
+        called = False
         state, command = machine.start(self._request.additional_turns)
         while True:
             match command:
                 case machine.Check():
-                    expired = self._deadline <= time.monotonic()
-                    state, command = machine.step(state, machine.CANCELLED if expired else machine.CLEAR)
+                    state, command = machine.step(state, machine.CANCELLED if self._limit.over else machine.CLEAR)
                 case machine.Call(remaining=remaining):
+                    called = True
                     state, command = machine.step(state, self._called(remaining))
                 case machine.Execute():
                     state, command = machine.step(state, self._executed())
-                case machine.Withhold():
-                    timed_out = TimeoutError("the coordination did not finish within its timeout")
+                case machine.Withhold(undelivered=undelivered):
+                    self._withheld = True
+                    fate = _UNDELIVERED if undelivered else _TOO_LATE if called else "it was not begun"
+                    timed_out = self._limit.error(fate)
                     self._note(timed_out)
                     raise timed_out
                 case _:
@@ -162,10 +186,16 @@ class _Branch(Branch):
 
     def _executed(self) -> machine.Input:
         """Run what was chosen, in what is left of the time."""
-        self._call = Call(partial(self._execute, self._continuation()), self._deadline)
-        done = self._completed(self._owner.perform(self._call))
+        request = self._continuation()
+        limit = self._limit
+        if limit is not NO_LIMIT:
+            limit = limit.of_part(f"its run of prompt {self._work.full_id(request.prompt_id)!r}")
+        self._call = Call(partial(self._work.execute, request), limit)
+        done = self._completed(self._work.owner.perform(self._call))
         self._call = None
         return done
 
 
 _AWAITABLE = "next of a BlockingEngine is a plain function: it returned an awaitable, for which there is Engine"
+_UNDELIVERED = "the response that next was not given is in result.undelivered of the coordination"
+_TOO_LATE = "next took so long that nothing followed it"

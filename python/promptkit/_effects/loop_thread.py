@@ -1,9 +1,9 @@
 """An event loop in a thread of its own, and calls on it from threads that have none.
 
-What becomes of a call is decided on the loop alone, where no Ctrl-C arrives, so that one can interrupt a caller
-anywhere and leave nothing half done. A caller waits on a bare lock, which only the loop releases: an Event, a Condition
-or a Future that is interrupted can keep a lock that the loop's thread then waits for. A portal of anyio is no help: the
-first SystemExit of a call ends it, a cancellation drops the reply that it meets, and the child of a fork hangs in it.
+What becomes of a call is decided on the loop alone, where no signal handler runs, so that one can interrupt a caller
+anywhere and leave nothing half done. No lock is held here that a handler could meet again: it may call the engine. A
+portal of anyio is no help: the first SystemExit of a call ends it, a cancellation drops the reply that it meets, and
+the child of a fork hangs in it.
 
 The thread knows nothing of who owns it, so that an owner that is dropped without being closed can be collected.
 """
@@ -13,7 +13,6 @@ from __future__ import annotations
 import _thread
 import atexit
 import contextlib
-import math
 import os
 import sys
 import threading
@@ -21,15 +20,12 @@ import time
 import warnings
 import weakref
 from collections import deque
-from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import anyio
-import sniffio
-
-from promptkit._effects.frames import forget_locals
+from promptkit._effects.call import Call, Latch
+from promptkit._effects.once import Once
 from promptkit._effects.shared import CLOSED, FORKED
-from promptkit.errors import EngineStateError, InvalidRequestError
+from promptkit.errors import EngineStateError
 
 if TYPE_CHECKING:
     import asyncio
@@ -37,10 +33,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SLICE = 0.1 if sys.platform == "win32" else -1  # seconds of one wait: Ctrl-C interrupts no lock on Windows
 AT_EXIT = 2.0  # seconds that the end of the interpreter waits for what is in flight
 
 CUT_SHORT = "this engine was closed while the work was in flight, which was cancelled"
+STOPPED = "code of a model client or an observer stopped the engine's event loop: the work in flight was cancelled"
 INSIDE = (
     "an event loop runs in this thread, which a BlockingEngine would stop: use Engine and await, or call from "
     "another thread (anyio.to_thread.run_sync)"
@@ -52,123 +48,11 @@ INSIDE_ITSELF = (
 NEVER_CLOSED = "a BlockingEngine was never closed: use `with BlockingEngine(...) as engine`, or call close()"
 
 
-def deadline_after(timeout: float | None) -> float:
-    """Give the instant, on the monotonic clock, at which a timeout that begins now ends. None: never.
-
-    Raises InvalidRequestError for what is no number of seconds.
-    """
-    if timeout is None:
-        return math.inf
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
-        msg = f"timeout: Expected a number of seconds, or None for no limit, got `{type(timeout).__name__}`"
-        raise InvalidRequestError(msg)
-    if not timeout >= 0:  # NaN too
-        msg = "timeout: must be 0 or more seconds, or None for no limit"
-        raise InvalidRequestError(msg)
-    return time.monotonic() + min(timeout, 1e12)  # an integer can be too large for a float
-
-
-class Latch:
-    """Opened once, by the loop's thread. One thread waits for it."""
-
-    __slots__ = ("_lock", "opened")
-
-    def __init__(self) -> None:
-        self.opened = False
-        self._lock = threading.Lock()
-        self._lock.acquire()
-
-    def open(self) -> None:
-        """Let the waiter go."""
-        if not self.opened:
-            self.opened = True
-            self._lock.release()
-
-    def wait(self) -> None:
-        """Wait. An interruption can come after the lock was taken, so that the lock alone says nothing."""
-        while not self.opened:
-            self._lock.acquire(timeout=SLICE)
-
-
-class Call(Generic[T]):
-    """Work for the loop, and a box for how it ended: ``reply`` has what it gave, once it gave something.
-
-    It runs in a copy of the context of the thread that makes it, until ``deadline`` on the monotonic clock.
-    """
-
-    def __init__(self, work: Callable[[], Awaitable[T]], deadline: float = math.inf) -> None:
-        self.reply: tuple[T] | None = None
-        self.error: BaseException | None = None
-        self.task: asyncio.Task[None] | None = None
-        self.ended = Latch()
-        self._work = work
-        self._deadline = deadline
-        self._scope: anyio.CancelScope | None = None
-        self._unwanted = False
-        self._context = copy_context()
-        self._context.run(sniffio.current_async_library_cvar.set, "asyncio")  # the copy may say trio
-
-    def outcome(self) -> T:
-        """Give what the work gave, or raise what it raised. Without either, its time was up."""
-        if self.reply is not None:
-            return self.reply[0]
-        if self.error is None:
-            msg = "the run did not finish within its timeout"
-            raise TimeoutError(msg)
-        try:
-            forget_locals(self.error)
-            raise self.error
-        finally:
-            self.error = None  # or it would keep itself alive, through its traceback and this frame
-
-    # What follows happens on the loop.
-
-    def begin(self, loop: asyncio.AbstractEventLoop, finish: Callable[[Call[Any]], None]) -> None:
-        """Start, unless it was cancelled before or its time is up."""
-        if self.ended.opened:
-            return
-        if self._deadline <= time.monotonic():
-            finish(self)
-            return
-        self.task = loop.create_task(self._carry_out(finish), context=self._context)
-
-    def cancel(self, finish: Callable[[Call[Any]], None], error: BaseException | None = None) -> None:
-        """End it. What never began ends at once; ``error`` is how it ends, if it gives nothing."""
-        if self.ended.opened:
-            finish(self)
-            return
-        self._unwanted = True
-        self.error = self.error or error
-        if self.task is None:
-            finish(self)
-        elif self._scope is not None:
-            self._scope.cancel()
-
-    async def _carry_out(self, finish: Callable[[Call[Any]], None]) -> None:
-        # Nothing leaves the task: a SystemExit or a KeyboardInterrupt of one call would end the loop of all.
-        import asyncio
-
-        try:
-            if not self._unwanted:
-                until = anyio.current_time() + (self._deadline - time.monotonic())
-                with anyio.CancelScope(deadline=until) as self._scope:
-                    self.reply = (await self._work(),)
-        except asyncio.CancelledError as error:
-            # Not of the scope: the loop ends under it, or the application's own code cancels the task it is in.
-            task = asyncio.current_task()
-            self.error = EngineStateError(CUT_SHORT) if task is not None and task.cancelling() else error
-        except BaseException as error:  # noqa: BLE001  # it is raised in the caller's thread
-            self.error = error
-        finally:
-            del self._work  # who keeps the error keeps this box: not the request too
-            finish(self)
-
-
 _threads: set[LoopThread] = set()  # those that run, for the end of the interpreter
 
 
 class LoopThread:
-    """A running event loop, until ``leave``. It does ``last`` when the last call has ended."""
+    """A running event loop, from ``launch`` until ``leave``. It does ``last`` when the last call has ended."""
 
     def __init__(self, last: Callable[[], Awaitable[None]]) -> None:
         self.process = os.getpid()
@@ -182,8 +66,20 @@ class LoopThread:
         self._calls: set[Call[Any]] = set()
         self._over = False
         self._waiting: list[Latch] = []
-        self._claim = threading.Lock()
-        self._thread = threading.Thread(target=self._main, name="promptkit", daemon=True)
+        self._fate: Once[object] = Once()  # which launch starts it, or that none does
+        self._thread: threading.Thread | None = None
+        self._identifier: int | None = None  # while it runs: that of a thread that has ended is given to another
+        self._joining: set[int] = set()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it begins no call any more."""
+        return self.leaving or self._over or self._fate.value is _NEVER
+
+    @property
+    def is_this_thread(self) -> bool:
+        """Whether the loop runs in the thread that asks."""
+        return self._identifier == threading.get_ident()
 
     def launch(self) -> None:
         """Start the thread. Raises EngineStateError when the system has none.
@@ -200,12 +96,6 @@ class LoopThread:
             raise EngineStateError(msg) from None
         self.launched = True
 
-    @property
-    def is_this_thread(self) -> bool:
-        """Say whether the loop runs in the thread that asks."""
-        # The identifier of a thread that has ended is given to another.
-        return self._thread.ident == threading.get_ident() and self._thread.is_alive()
-
     def submit(self, call: Call[Any]) -> bool:
         """Let a call begin. False when the loop has ended, and never will."""
         self._calls.add(call)
@@ -221,19 +111,29 @@ class LoopThread:
         self.leaving = True
         return self._soon(self._leave, cancel)
 
-    def wait(self) -> None:
-        """Wait until the thread has ended."""
+    def end(self, *, cancel: bool) -> None:
+        """Let the loop end, and wait for the end of its thread. One that has not started never will."""
+        if self._fate.settle(_NEVER) is _NEVER:
+            self._refuse_all()
+            return
+        self.leave(cancel=cancel)
         latch = Latch()  # one for each waiter, which may be interrupted while it has the lock
         self._waiting.append(latch)
         if not self._over:
             latch.wait()
-        if self._thread.is_alive():
-            self._thread.join()
+        self.join()
 
-    def join(self, timeout: float) -> None:
+    def join(self, timeout: float | None = None) -> None:
         """Wait for the end of the thread, at most so many seconds."""
-        if self._thread.is_alive():  # it may have been kept from starting
-            self._thread.join(timeout)
+        here = threading.get_ident()
+        if here in self._joining:  # a signal handler inside the join, for whose lock it would wait
+            return
+        self._joining.add(here)
+        try:
+            if self._thread is not None and self._thread.is_alive():  # it may have been kept from starting
+                self._thread.join(timeout)
+        finally:
+            self._joining.discard(here)
 
     def _soon(self, function: Callable[..., object], *arguments: object) -> bool:
         if self._over:
@@ -249,18 +149,22 @@ class LoopThread:
         return True
 
     def _launch(self) -> None:
-        if not self._claim.acquire(blocking=False):
-            return
-        try:
-            self._thread.start()
-        except RuntimeError:  # the system has no thread
-            self._end()
+        mine = object()
+        if self._fate.settle(mine) is mine:
+            self._thread = threading.Thread(target=self._main, name="promptkit", daemon=True)
+            try:
+                self._thread.start()
+            except RuntimeError:  # the system has no thread
+                self._refuse_all()
+        elif self._over:
+            _threads.discard(self)
 
     # What follows happens in the thread.
 
     def _main(self) -> None:
         import asyncio
 
+        self._identifier = threading.get_ident()
         try:
             self._left = asyncio.Event()
             with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
@@ -274,10 +178,13 @@ class LoopThread:
                             self._loop.run_until_complete(serving)
                 finally:
                     self._left.set()  # whatever ended it: nothing begins on a loop that is being closed
+                    for call in list(self._calls):  # none is there, unless the loop ends under it
+                        call.error = call.error or EngineStateError(CLOSED if call.task is None else STOPPED)
         finally:
-            self._end()
+            self._refuse_all()
+            self._identifier = None
 
-    def _end(self) -> None:
+    def _refuse_all(self) -> None:
         """Refuse what the loop took and never began, and let go who waits for the end. What comes now is refused."""
         self._over = True
         for call in list(self._calls):
@@ -320,38 +227,41 @@ class LoopThread:
         call.ended.open()
 
 
+_NEVER = object()
+
+
 class LoopOwner:
     """What an engine and its views have of a loop in a thread: it starts with the first call.
 
     Any thread may use it but those in which an event loop runs.
     """
 
-    __slots__ = ("__weakref__", "_closed", "_last", "_lock", "_process", "_thread")
+    __slots__ = ("__weakref__", "_thread")
 
     def __init__(self, last: Callable[[], Awaitable[None]]) -> None:
-        self._process = os.getpid()
-        self._lock = threading.Lock()
-        self._thread: LoopThread | None = None
-        self._closed = False
-        self._last = last
+        self._thread = LoopThread(last)
 
     @property
     def forked(self) -> bool:
-        """Say whether this is the child of a fork: its locks may be held for ever, and the thread is not there."""
-        return os.getpid() != self._process
+        """Whether this is the child of a fork, where the thread is not there."""
+        return os.getpid() != self._thread.process
 
     def expect_usable(self) -> None:
         """Raise EngineStateError in the child of a fork, and where an event loop runs in this thread."""
         if self.forked:
             raise EngineStateError(FORKED)
-        thread = self._thread
-        if thread is not None and thread.is_this_thread:
+        if self._thread.is_this_thread:
             raise EngineStateError(INSIDE_ITSELF)
         if _an_event_loop_runs_here():
             raise EngineStateError(INSIDE)
 
+    def expect_open(self) -> None:
+        """Raise EngineStateError when it was closed."""
+        if self._thread.closed:
+            raise EngineStateError(CLOSED)
+
     def perform(self, call: Call[T]) -> T:
-        """Let a call run, and wait for it. Raises what it raises, and TimeoutError when its time was up.
+        """Let a call run, and wait for it. Raises what it raises, and TimeoutError when its time was over.
 
         What interrupts the wait, such as Ctrl-C, cancels the call, and leaves when that has ended; a second one leaves
         at once, and the call ends by itself.
@@ -361,7 +271,7 @@ class LoopOwner:
             begins = thread.submit(call)
             if begins:
                 call.ended.wait()
-        except BaseException:
+        except BaseException as interrupt:
             try:
                 runs = thread.cancel(call)
             except BaseException:
@@ -369,6 +279,7 @@ class LoopOwner:
                 raise
             if runs:
                 call.ended.wait()
+                call.noted(interrupt)
             raise
         if not begins:
             raise EngineStateError(CLOSED)
@@ -379,36 +290,23 @@ class LoopOwner:
 
         An interruption cancels them, and leaves when the thread has ended.
         """
-        with self._lock:
-            self._closed = True
-            thread = self._thread
-            if thread is not None and not thread.launched:
-                thread.launch()  # it was interrupted: the thread ends what waits for it
-        if thread is None:
-            return
+        thread = self._thread
         try:
-            thread.leave(cancel=cancel)
-            thread.wait()
+            thread.end(cancel=cancel)
         except BaseException:
-            thread.leave(cancel=True)
-            thread.wait()
+            thread.end(cancel=True)
             raise
         failure, thread.failure = thread.failure, None
         if failure is not None:
             raise failure
 
     def _started(self) -> LoopThread:
-        with self._lock:
-            if self._closed:
-                raise EngineStateError(CLOSED)
-            thread = self._thread
-            if thread is None:
-                thread = self._thread = LoopThread(self._last)
-            if not thread.launched:
-                finalizer = weakref.finalize(self, _abandon, thread)
-                finalizer.atexit = False  # there is _end_all
-                thread.launch()
-            return thread
+        self.expect_open()
+        thread = self._thread
+        if not thread.launched:
+            weakref.finalize(self, _abandon, thread).atexit = False  # there is _end_all
+            thread.launch()
+        return thread
 
 
 def _an_event_loop_runs_here() -> bool:
