@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SLICE = 0.1 if sys.platform == "win32" else -1  # seconds of one wait: Ctrl-C interrupts no lock on Windows
+# Seconds of one wait. Ctrl-C interrupts no lock on Windows. Elsewhere it interrupts none that does not wait yet: one
+# that strikes after the last look at signals, and before the wait itself, would be seen only when that ends.
+SLICE = 0.1 if sys.platform == "win32" else 0.5
 
 
 class Latch:
