@@ -170,6 +170,29 @@ def test_ctrl_c_while_closing_cancels_what_is_in_flight_and_finishes_closing() -
     assert (done.stderr, done.returncode) == ("", 0)
 
 
+TERMINATED = """
+client = Never()
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+
+def press():
+    client.asked.wait()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+threading.Thread(target=press).start()
+with BlockingEngine(small_catalog(), client=client) as engine:
+    try:
+        engine.run(MORE)
+    finally:
+        print("left", client.cancelled, capacity(engine))
+"""
+
+
+@on_posix
+def test_a_handler_that_exits_ends_the_run_and_the_program() -> None:
+    done = run_script(TERMINATED)
+    assert (done.stdout, done.stderr, done.returncode) == ("left 1 (0, 0)\n", "", 7)
+
+
 # ---------------------------------------------------------------- the end of the process
 
 UNCLOSED = """
