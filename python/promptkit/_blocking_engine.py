@@ -94,8 +94,10 @@ class BlockingEngine:
     def close(self) -> None:
         """Refuse new calls, wait for those in flight, then close what the engine made, and end its thread.
 
-        Ctrl-C while it waits cancels them, and leaves when all is closed. A second call waits for the same end. On a
-        view it does nothing. Raises EngineStateError where an event loop runs in this thread, the engine's own too.
+        A coordination that is inside ``next`` is not waited for: its next run is refused. ``inspect_`` functions and
+        ``scoped`` go on working. Ctrl-C while it waits cancels what is in flight, and leaves when all is closed. A
+        second call waits for the same end. On a view it does nothing. Raises EngineStateError where an event loop runs
+        in this thread, the engine's own too.
         """
         self._close(cancel=False)
 
