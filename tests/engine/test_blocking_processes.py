@@ -340,3 +340,37 @@ def test_an_engine_that_was_not_forked_is_not_refused() -> None:
     anyio.run(engine.aclose)
     with pytest.raises(EngineStateError, match="closed"):
         anyio.run(engine.run, RunRequest(prompt_id="more"))
+
+
+NO_FILES = """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+engine, taken = BlockingEngine(small_catalog(), client=Quick()), []
+try:
+    while True:
+        taken.append(os.open(os.devnull, os.O_RDONLY))
+except OSError:
+    pass
+for _ in range(2):
+    try:
+        engine.run(MORE)
+    except EngineStateError as error:
+        print(error)
+engine.close()
+for number in taken:
+    os.close(number)
+with BlockingEngine(small_catalog(), client=Quick()) as new:
+    print(new.run(MORE).raw_output, threading.active_count())
+"""
+
+
+@on_posix
+def test_an_event_loop_that_cannot_be_made_is_said_to_the_caller() -> None:
+    done = run_script("import asyncio.runners, selectors\nfrom anyio._backends import _asyncio\n" + NO_FILES)
+    first, second, after = done.stdout.splitlines()
+    assert (
+        first == "the engine's event loop could not be made: OSError: [Errno 24] Too many open files: make a new engine"
+    )
+    assert second == "this engine is closed: make a new one"
+    assert (after, done.returncode) == ("x 2", 0)
+    assert "Exception in thread" not in done.stderr  # asyncio may tell of its half of a loop

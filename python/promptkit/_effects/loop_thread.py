@@ -65,6 +65,7 @@ class LoopThread:
         self._inbox: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
         self._calls: set[Call[Any]] = set()
         self._over = False
+        self._refusal = CLOSED
         self._waiting: list[Latch] = []
         self._fate: Once[object] = Once()  # which launch starts it, or that none does
         self._thread: threading.Thread | None = None
@@ -180,6 +181,12 @@ class LoopThread:
                     self._left.set()  # whatever ended it: nothing begins on a loop that is being closed
                     for call in list(self._calls):  # none is there, unless the loop ends under it
                         call.error = call.error or EngineStateError(CLOSED if call.task is None else STOPPED)
+        except Exception as error:
+            if self._loop is not None:
+                raise
+            self._refusal = (
+                f"the engine's event loop could not be made: {type(error).__name__}: {error}: make a new engine"
+            )
         finally:
             self._refuse_all()
             self._identifier = None
@@ -188,7 +195,7 @@ class LoopThread:
         """Refuse what the loop took and never began, and let go who waits for the end. What comes now is refused."""
         self._over = True
         for call in list(self._calls):
-            call.error = call.error or EngineStateError(CLOSED)
+            call.error = call.error or EngineStateError(self._refusal)
             self._finish(call)
         for latch in list(self._waiting):
             latch.open()
