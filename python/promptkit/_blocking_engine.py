@@ -14,7 +14,7 @@ from promptkit._engine import MAX_INPUT_BYTES, Engine, engine_over, shared_for
 from promptkit._prepare.views import below
 from promptkit._values.functions import function_kind
 from promptkit._values.requests import RunRequest
-from promptkit._values.turns import CoordinateRequest
+from promptkit._values.turns import expect_coordination
 from promptkit.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from promptkit._values.details import BackendDetails, ProfileDetails, PromptDetails
     from promptkit._values.generation import InputReader, ModelClient
     from promptkit._values.results import PreparedRun, RunResult
+    from promptkit._values.turns import CoordinateRequest
 
 T = TypeVar("T")
 
@@ -180,9 +181,7 @@ class BlockingEngine:
         """
         self._owner.expect_usable()
         self._owner.expect_open()
-        if not isinstance(request, CoordinateRequest):
-            msg = f"coordinate: Expected a CoordinateRequest, got `{type(request).__name__}`"
-            raise InvalidRequestError(msg)
+        expect_coordination(request)
         if function_kind(request.next) == "async":
             raise InvalidRequestError(ASYNC_NEXT)
         return coordination_of(Work(request, self._owner, self._engine.run, self._full_id))

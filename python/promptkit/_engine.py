@@ -21,7 +21,7 @@ from promptkit._prepare.pipeline import Prepared, details
 from promptkit._prepare.views import below, qualified
 from promptkit._values.definitions import namespace_problem
 from promptkit._values.requests import RunRequest
-from promptkit._values.turns import AS_WRITTEN, CoordinateRequest
+from promptkit._values.turns import expect_coordination
 from promptkit.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from promptkit._values.details import BackendDetails, ProfileDetails, PromptDetails
     from promptkit._values.generation import InputReader, ModelClient
     from promptkit._values.results import PreparedRun, RunResult
+    from promptkit._values.turns import CoordinateRequest
 
 MAX_INPUT_BYTES = 16 * 2**20
 
@@ -214,9 +215,7 @@ class Engine:
         Raises InvalidRequestError for what is not a CoordinateRequest, and EngineStateError when the engine is closed;
         neither waits for the await. What is wrong with a field, CoordinateRequest itself refuses.
         """
-        if not isinstance(request, CoordinateRequest):
-            msg = f"coordinate: Expected a CoordinateRequest, got `{type(request).__name__}`: give {AS_WRITTEN}"
-            raise InvalidRequestError(msg)
+        expect_coordination(request)
         self._shared.expect_usable()
         return coordination_of(request, self.run, self._shared.expect_usable_here)
 

@@ -371,7 +371,7 @@ def test_a_coordination_runs_once_whichever_thread_asks(pool: ThreadPoolExecutor
         assert repr(coordination) == "<promptkit.BlockingCoordination not run>"
         running = pool.submit(coordination.run)
         assert inside.wait(5)
-        with pytest.raises(EngineStateError, match="runs once: make another"):
+        with pytest.raises(EngineStateError, match="this coordination is running"):
             coordination.run()
         assert coordination.result.outcome is None
         assert repr(coordination) == "<promptkit.BlockingCoordination running>"

@@ -291,4 +291,4 @@ async def test_an_interrupt_is_no_cancellation() -> None:
     except KeyboardInterrupt as error:
         caught = error
     assert isinstance(caught, KeyboardInterrupt)
-    assert repr(coordination) == "<promptkit.Coordination failed (KeyboardInterrupt)>"
+    assert repr(coordination) == "<promptkit.Coordination cancelled (KeyboardInterrupt)>"

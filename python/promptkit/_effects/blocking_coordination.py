@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, final
 
-from promptkit._effects.branch import HAS_RUN, Branch, place_of_call
+from promptkit._effects.branch import HAS_RUN, IS_RUNNING, Branch, ended_by, place_of_call
 from promptkit._effects.call import Call
 from promptkit._effects.frames import forget_locals
 from promptkit._effects.once import Once
@@ -78,22 +78,26 @@ class BlockingCoordination(Handle):
         self._asked = True
         work = self._work
         if work is None:
-            raise EngineStateError(HAS_RUN)
+            raise EngineStateError(self._refusal())
         work.owner.expect_usable()
         work.owner.expect_open()
         branch = _Branch(work, self._keep, limit_of(timeout, "the coordination"))
         mine = object()
         if self._claim.settle(mine) is not mine:
-            raise EngineStateError(HAS_RUN)
+            raise EngineStateError(self._refusal())
         try:
             self._work, self._state = None, "running"
             branch.lead()
         except BaseException as error:
-            self._state = "cancelled (timeout)" if branch.timed_out else _ended_by(error)
+            self._state = "cancelled (timeout)" if branch.timed_out else ended_by(error)
             forget_locals(error)
             raise
         self._state = self._result.outcome or self._state
         return self._result
+
+    def _refusal(self) -> str:
+        """Say why it does not run once more."""
+        return IS_RUNNING if self._state == "running" else HAS_RUN
 
     def _keep(self, result: CoordinationResult) -> None:
         self._result = result
@@ -117,10 +121,6 @@ def coordination_of(work: Work) -> BlockingCoordination:
     made._result, made._claim, made._work = CoordinationResult(), Once(), work  # noqa: SLF001
     made._state, made._asked = "not run", False  # noqa: SLF001
     return made
-
-
-def _ended_by(error: BaseException) -> str:
-    return f"{'failed' if isinstance(error, Exception) else 'cancelled'} ({type(error).__name__})"
 
 
 class _Branch(Branch):

@@ -37,6 +37,11 @@ def place_of_call() -> tuple[CodeType, int]:
     return caller.f_code, caller.f_lineno
 
 
+def ended_by(error: BaseException) -> str:
+    """Say how a coordination ended that this left: an interrupt cancels it, as a cancellation does."""
+    return f"{'failed' if isinstance(error, Exception) else 'cancelled'} ({type(error).__name__})"
+
+
 class Branch:
     """A branch as it grows. What was delivered is gone: it keeps its own exchange."""
 

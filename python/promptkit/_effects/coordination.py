@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
-from promptkit._effects.branch import HAS_RUN, IS_RUNNING, Branch, place_of_call
+from promptkit._effects.branch import HAS_RUN, IS_RUNNING, Branch, ended_by, place_of_call
 from promptkit._effects.cancellation import CancellationCheck, cancellations, is_cancellation
 from promptkit._effects.event_loop import current_task
 from promptkit._effects.frames import forget_locals
@@ -78,7 +78,7 @@ class Coordination(Handle):
             self._state, self._task = "running", current_task()
             await _Branch(work.request, work.execute, self._keep).lead()
         except BaseException as error:
-            self._state = "cancelled" if is_cancellation(error) else f"failed ({type(error).__name__})"
+            self._state = "cancelled" if is_cancellation(error) else ended_by(error)
             del work
             forget_locals(error)
             raise

@@ -15,6 +15,7 @@ from promptkit._values.functions import expect_no_class, function_kind
 from promptkit._values.reprs import bounded_repr
 from promptkit._values.requests import RunRequest
 from promptkit._values.results import RunResult
+from promptkit.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -106,6 +107,13 @@ class CoordinateRequest(Checked, frozen=True, kw_only=True, eq=False, metaclass=
     def special_fields(cls) -> Mapping[str, Reader]:
         """Name the fields that an annotation cannot describe."""
         return {"start": _read_start, "next": _read_next, "additional_turns": _read_turns}
+
+
+def expect_coordination(given: object) -> None:
+    """Raise InvalidRequestError for what is no CoordinateRequest."""
+    if not isinstance(given, CoordinateRequest):
+        msg = f"coordinate: Expected a CoordinateRequest, got `{type(given).__name__}`: give {AS_WRITTEN}"
+        raise InvalidRequestError(msg)
 
 
 class CoordinationResult(msgspec.Struct, frozen=True, kw_only=True):
