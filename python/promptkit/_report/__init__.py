@@ -1,0 +1,1 @@
+"""What ``promptkit report`` shows: from the lines of a trace to the text of one page. Pure."""
