@@ -70,8 +70,3 @@ def step_of(seconds: float) -> float:
 def instant_text(at: datetime) -> str:
     """Give an instant in UTC, to the millisecond."""
     return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03}"
-
-
-def clock_text(at: datetime) -> str:
-    """Give the time of day in UTC, to the second."""
-    return f"{at:%H:%M:%S}"

@@ -12,9 +12,8 @@ import importlib.resources
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from promptkit._report.figures import clock_text, instant_text, seconds_text, visible
+from promptkit._report.figures import instant_text, seconds_text, visible
 from promptkit._report.timeline import parts_of
-from promptkit._values.usage import TokenUsage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,14 +23,10 @@ if TYPE_CHECKING:
     from promptkit._report.summary import Summary
     from promptkit._report.totals import Totals
     from promptkit._report.tree import Place
-    from promptkit._values.usage import TokenCount
 
 DEEPEST = 8  # steps of indentation; below, the depth is written as a number
 SHOWN_FAULTS = 20
 SHOWN_NAMES = 20  # of what a later version wrote
-STATES = {"completed": "completed", "failed": "failed", "cancelled": "cancelled", "did_not_end": "did not end"}
-GLYPHS = {"completed": "✓", "failed": "✕", "cancelled": "⊘", "did_not_end": "…"}
-COUNTS = tuple((name, name.removesuffix("_tokens").replace("_", " ")) for name in TokenUsage.__struct_fields__)
 
 
 class Kinds(NamedTuple):
@@ -43,12 +38,14 @@ class Kinds(NamedTuple):
 
 def page_of(summary: Summary, places: Sequence[Place]) -> str:
     """Write the page. ``places`` are the runs of the summary in the order of their tree."""
+    from markupsafe import Markup
+
     style = _text("page.css")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return _template().render(
         summary=summary,
         parts=tuple(parts_of(places)),
-        style=_markup(style),
+        style=Markup(style),  # noqa: S704  # of this package
         policy=f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'",
         seconds=(summary.ended - summary.started).total_seconds(),
         kinds=_first(summary.other_kinds),
@@ -79,30 +76,29 @@ def _template() -> Template:
 
 
 def _equip(environment: Environment) -> None:
+    from promptkit._report import cells
+
     environment.filters |= {
         "seconds": seconds_text,
-        "exact": _exact,
         "instant": instant_text,
-        "clock": clock_text,
-        "tokens": _tokens,
-        "number": "{:,}".format,
-        "least": _at_least,
         "plural": _plural,
         "lower_bound": _lower_bound,
+        "number": "{:,}".format,
+        "name": cells.name,
+        "state": cells.state,
+        "tokens": cells.tokens,
+        "least": cells.at_least,
+        "cell": cells.number,
+        "seconds_cell": cells.seconds,
+        "usage": cells.usage,
     }
     environment.globals |= {
-        "STATES": STATES,
-        "GLYPHS": GLYPHS,
-        "COUNTS": COUNTS,
+        "STATES": cells.STATES,
+        "GLYPHS": cells.GLYPHS,
+        "COUNTS": cells.COUNTS,
         "DEEPEST": DEEPEST,
         "SHOWN_FAULTS": SHOWN_FAULTS,
     }
-
-
-def _markup(text: str) -> str:
-    from markupsafe import Markup
-
-    return Markup(text)  # noqa: S704  # of this package
 
 
 def _finalized(value: Any) -> Any:
@@ -113,20 +109,6 @@ def _finalized(value: Any) -> Any:
         msg = "the template of the report prints None"
         raise TypeError(msg)
     return value
-
-
-def _exact(seconds: float) -> str:
-    return f"{seconds:,.3f}"
-
-
-def _tokens(count: TokenCount) -> str:
-    if not count.known:
-        return _markup('<i class="unknown">unknown</i>')
-    return _at_least(count.value, bound=not count.complete)
-
-
-def _at_least(value: int, *, bound: bool) -> str:
-    return _markup(f'<i class="least">at least</i> {value:,}' if bound else f"{value:,}")
 
 
 def _plural(count: int, one: str, many: str | None = None) -> str:

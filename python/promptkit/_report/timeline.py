@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from promptkit._report.runs import Attempt, Run
     from promptkit._report.tree import Place
 
-PART = 100  # rows, after which a part ends at the next run without a parent
-LONGEST_PART = 200
+PART = 100  # rows, after which a part ends: at the next run without a parent, or after twice as many
+PARTS = 40  # so many and a few; of a longer trace each has more rows
 CUT = 0.15  # of the busy time: a longer idle one is cut out
 BREAK, BREAKS = 2.0, 25.0  # percent: of one break, of all
 LABELS_APART, FEW_APART = 9.0, 20.0  # percent
@@ -39,13 +39,16 @@ class Span(NamedTuple):
 
 
 class Row(NamedTuple):
-    """The time of one run. ``open_end`` is True if it was not seen to end."""
+    """The time of one run: of all of it, 0 wide where one span is all of it.
+
+    ``open_end`` is where it was last seen, if it was not seen to end.
+    """
 
     place: Place
     left: float
     width: float
     spans: tuple[Span, ...]
-    open_end: bool
+    open_end: float | None
 
 
 class Tick(NamedTuple):
@@ -61,6 +64,7 @@ class Break(NamedTuple):
 
     left: float
     width: float
+    seconds: float
     says: str
 
 
@@ -100,9 +104,10 @@ class _Axis(NamedTuple):
 
 def parts_of(places: Sequence[Place]) -> Iterator[Part]:
     """Draw runs that are in the order of their tree."""
+    size = max(PART, len(places) // PARTS)
     rows: list[Place] = []
     for place in places:
-        if (len(rows) >= PART and place.depth == 0) or len(rows) >= LONGEST_PART:
+        if (len(rows) >= size and place.depth == 0) or len(rows) >= 2 * size:
             yield _part(rows)
             rows = []
         rows.append(place)
@@ -175,8 +180,8 @@ def _ticks(axis: _Axis) -> Iterator[Tick]:
 def _breaks(axis: _Axis) -> Iterator[Break]:
     for before, after in zip(axis.stretches, axis.stretches[1:], strict=False):
         left = before.left + before.width
-        idle = seconds_text(after.start - before.start - before.seconds)
-        yield Break(round(left, 2), round(after.left - left, 2), f"no run was under way for {idle}")
+        idle = after.start - before.start - before.seconds
+        yield Break(round(left, 2), round(after.left - left, 2), idle, f"no run was under way for {seconds_text(idle)}")
 
 
 def _row(place: Place, axis: _Axis) -> Row:
@@ -195,7 +200,11 @@ def _row(place: Place, axis: _Axis) -> Row:
             f"waited {seconds_text((wait.ended - wait.started).total_seconds())} after attempt {wait.attempt}: {source}"
         )
         spans.append(_span(wait.source, wait.started, wait.ended, axis, says))
-    return Row(place, round(left, 2), round(right - left, 2), tuple(spans), run.state == "did_not_end")
+    open_end = round(right, 2) if run.state == "did_not_end" else None
+    left, width = round(left, 2), round(right - left, 2)
+    if len(spans) == 1 and width - spans[0].width < 0.02:
+        width = 0.0
+    return Row(place, left, width, tuple(spans), open_end)
 
 
 def _span(shape: Shape, start: datetime, end: datetime, axis: _Axis, says: str, *, repair: bool = False) -> Span:
