@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -74,6 +75,10 @@ MEASURE = """(frame) => {
     grid: page.querySelector(".grid").getBoundingClientRect().left, row: row.getBoundingClientRect().height,
     shapes: [...page.querySelectorAll(".run .lane > *")].filter((each) =>
       each.getBoundingClientRect().width + parseFloat(style(each).strokeWidth || 0) < 0.5).length,
+    labels: [...page.querySelectorAll(".scale text")].filter((each) => each.checkVisibility()).map((each) => {
+      const box = each.getBoundingClientRect(), axis = each.closest("svg").getBoundingClientRect();
+      return [box.left - axis.left, box.right - axis.left, axis.width];
+    }),
     fills: Object.fromEntries(["completed", "failed", "cancelled"].map((shape) => {
       const drawn = style(page.querySelector(`.run rect.${shape}`));
       return [shape, [drawn.fill.replace(/rgb.*/, "plain"), drawn.strokeDasharray !== "none"]];
@@ -96,6 +101,11 @@ def long_names() -> list[ExecutionEvent]:
     ]
 
 
+def idle() -> list[ExecutionEvent]:
+    """Give a trace with much idle time, whose labels are long: "1 h 1 m 40 s"."""
+    return [*eventful(), *(event for n in range(30) for event in whole(str(n), 3700.4 + n * n))]
+
+
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Measure the page of an eventful trace and of one with endless names, everything unfolded, in one browser."""
@@ -109,6 +119,8 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         dark_phone=(shown, 390, "dark"),
         endless=(endless, 1280, "light"),
         endless_phone=(endless, 390, "light"),
+        idle=(page(idle()), 1280, "light"),
+        idle_phone=(page(idle()), 390, "light"),
     )
 
 
@@ -169,6 +181,15 @@ def test_the_rows_of_the_timeline_share_one_axis_and_nothing_is_too_thin_to_see(
     assert seen[frame]["lane"] >= (340 if "phone" in frame else 560)
     assert seen[frame]["row"] <= (60 if "phone" in frame else 30)
     assert seen[frame]["shapes"] == 0
+
+
+@pytest.mark.parametrize("frame", ["idle", "idle_phone", *FRAMES])
+def test_the_labels_of_an_axis_do_not_run_into_each_other(seen: dict[str, Any], frame: str) -> None:
+    labels = seen[frame]["labels"]
+    assert len(labels) >= 2
+    for (_, right, _), (left, _, _) in pairwise(labels):
+        assert right < left
+    assert labels[-1][1] <= labels[-1][2]
 
 
 @pytest.mark.parametrize("frame", ["light", "phone"])

@@ -22,7 +22,7 @@ PART = 100  # rows, after which a part ends: at the next run without a parent, o
 PARTS = 40  # so many and a few; of a longer trace each has more rows
 CUT = 0.15  # of the busy time: a longer idle one is cut out
 BREAK, BREAKS = 2.0, 25.0  # percent: of one break, of all
-LABELS_APART, FEW_APART = 9.0, 20.0  # percent
+WIDE, NARROW = 1.15, 1.9  # percent of an axis that a character of a label takes, on a wide screen and on a narrow one
 TICKS = 7
 
 Shape = Literal["queued", "completed", "failed", "cancelled", "backoff", "retry_after"]
@@ -52,11 +52,15 @@ class Row(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """A mark of an axis. ``label`` is empty where there is no room; the ``few`` have room on a narrow screen, too."""
+    """A mark of an axis. ``label`` is empty where there is no room; the ``few`` have room on a narrow screen, too.
+
+    The label stands after the mark, or ``before`` it at the end of the axis.
+    """
 
     at: float
     label: str
     few: bool
+    before: bool
 
 
 class Break(NamedTuple):
@@ -161,7 +165,20 @@ def _merged(intervals: list[tuple[float, float]], gap: float) -> list[tuple[floa
 
 def _ticks(axis: _Axis) -> Iterator[Tick]:
     step = step_of(sum(stretch.seconds for stretch in axis.stretches) / TICKS)
-    labelled = few = -100.0
+    end = few_end = -1.0
+    for at, seconds in _marks(axis, step):
+        label = elapsed_text(seconds, step)
+        wide, narrow = (len(label) + 2) * WIDE, (len(label) + 2) * NARROW
+        before = at + narrow > 100
+        room = at - wide * before >= end
+        few = room and at - narrow * before >= few_end
+        end = at + wide * (not before) if room else end
+        few_end = at + narrow * (not before) if few else few_end
+        yield Tick(round(at, 2), label if room else "", few, before)
+
+
+def _marks(axis: _Axis, step: float) -> Iterator[tuple[float, float]]:
+    """Give the round instants of each stretch, and its beginning if none is near: each in percent and in seconds."""
     for stretch in axis.stretches:
         first = -(-stretch.start // step)
         count = int((stretch.start + stretch.seconds) // step - first) + 1
@@ -169,12 +186,7 @@ def _ticks(axis: _Axis) -> Iterator[Tick]:
         if not instants or instants[0] - stretch.start > step / 2:
             instants.insert(0, stretch.start)
         for seconds in instants:
-            at = stretch.left + stretch.width * min(1.0, (seconds - stretch.start) / stretch.seconds)
-            room = at - labelled >= LABELS_APART
-            is_few = room and at - few >= FEW_APART
-            labelled = at if room else labelled
-            few = at if is_few else few
-            yield Tick(round(at, 2), elapsed_text(seconds, step) if room else "", is_few)
+            yield stretch.left + stretch.width * min(1.0, (seconds - stretch.start) / stretch.seconds), seconds
 
 
 def _breaks(axis: _Axis) -> Iterator[Break]:
