@@ -11,6 +11,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from returns.result import Success
 
 from promptkit import RunFinished
 from promptkit._report.report import report_of
@@ -228,3 +231,48 @@ def words(text: str) -> str:
     """Give what a page says, with single spaces."""
     body = text[text.index("<header>") :]
     return " ".join(" ".join(Parts(re.sub(r"<svg.*?</svg>", "", body, flags=re.DOTALL)).texts).split())
+
+
+WORDS = st.sampled_from(["", "a", "<b>", "\u202e", "completed", "é" * 300])
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | WORDS,
+    lambda values: st.lists(values, max_size=3) | st.dictionaries(WORDS, values, max_size=3),
+    max_leaves=6,
+)
+EVENTS = [msgspec.to_builtins(event) for event in eventful()]
+INSTANTS = st.sampled_from(["1970-01-01T00:00:00Z", "9899-12-31T23:59:59.999999Z", "2026-03-01T12:00:00.000001Z"])
+SECONDS = st.sampled_from([0, 1e-6, 1e9]) | st.floats(0, 1e9)
+
+
+@st.composite
+def strange_lines(draw: st.DrawFn) -> bytes:
+    """Draw a line: an event with some fields of any value or of an extreme one, any JSON, or any bytes."""
+    if draw(st.integers(0, 9)) == 0:
+        return draw(st.binary(max_size=30) | ANY_JSON.map(msgspec.json.encode))
+    event = dict(draw(st.sampled_from(EVENTS)))
+    for name in draw(st.lists(st.sampled_from(sorted(event)), max_size=2)):
+        event[name] = draw(ANY_JSON)
+    event |= {name: draw(SECONDS) for name in ("queued", "duration", "delay") if name in event}
+    event["at"] = draw(INSTANTS)
+    return msgspec.json.encode(event) + b"\n"
+
+
+@given(st.lists(strange_lines(), max_size=8))
+def test_whatever_a_file_holds_there_is_a_page_or_a_fault(lines: list[bytes]) -> None:
+    made = report_of(lines, "t")
+    if isinstance(made, Success):
+        assert made.unwrap().html.startswith("<!doctype html>")
+    else:
+        assert made.failure()
+
+
+def test_instants_that_are_centuries_apart_have_an_axis() -> None:
+    text = page([started("a"), started("b", 5e10), started("c", 2e11)])
+    assert "2 stretches of time in which no run was under way are cut out" in text
+
+
+def test_a_long_list_of_prompts_is_folded_and_none_is_dropped() -> None:
+    text = page(started(f"r{n}", prompt_id=f"prompt-{n:03}") for n in range(250))
+    assert "150 further rows are folded below" in words(text)
+    assert len(set(re.findall(r'<th scope="row"><bdi>(prompt-\d+)', text))) == 250
+    assert text.count("All runs") == 2

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 DEEPEST = 8  # steps of indentation; below, the depth is written as a number
 SHOWN_FAULTS = 20
+SHOWN_GROUPS = 100  # rows of a table of usage
 SHOWN_NAMES = 20  # of what a later version wrote
 
 
@@ -98,6 +99,7 @@ def _equip(environment: Environment) -> None:
         "COUNTS": cells.COUNTS,
         "DEEPEST": DEEPEST,
         "SHOWN_FAULTS": SHOWN_FAULTS,
+        "SHOWN_GROUPS": SHOWN_GROUPS,
     }
 
 

@@ -140,15 +140,16 @@ def _axis(runs: Sequence[Run]) -> _Axis:
         [((run.started - origin).total_seconds(), (run.ended - origin).total_seconds()) for run in runs], 0.0
     )
     total = sum(end - start for start, end in busy)
-    shown = [(start, max(end, start + (total * 0.005 or 1e-6))) for start, end in _merged(busy, total * CUT)]
+    # As lengths: far from the origin the shortest ones are less than what a float can tell apart.
+    shown = [(start, max(end - start, total * 0.005 or 1e-6)) for start, end in _merged(busy, total * CUT)]
     cuts = len(shown) - 1
     pause = min(BREAK, BREAKS / cuts) if cuts else 0.0
-    scale = (100 - pause * cuts) / sum(end - start for start, end in shown)
+    scale = (100 - pause * cuts) / sum(seconds for _, seconds in shown)
     stretches: list[_Stretch] = []
     left = 0.0
-    for start, end in shown:
-        stretches.append(_Stretch(start, end - start, left, (end - start) * scale))
-        left += (end - start) * scale + pause
+    for start, seconds in shown:
+        stretches.append(_Stretch(start, seconds, left, seconds * scale))
+        left += seconds * scale + pause
     return _Axis(origin, tuple(stretches))
 
 
