@@ -120,6 +120,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         endless=(endless, 1280, "light"),
         endless_phone=(endless, 390, "light"),
         idle=(page(idle()), 1280, "light"),
+        tablet=(shown, 800, "light"),
         idle_phone=(page(idle()), 390, "light"),
     )
 
@@ -127,9 +128,10 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 FRAMES = ("light", "dark", "phone", "dark_phone", "endless", "endless_phone")
 
 
-@pytest.mark.parametrize("frame", FRAMES)
+@pytest.mark.parametrize("frame", ["tablet", *FRAMES])
 def test_the_page_is_never_wider_than_its_window(seen: dict[str, Any], frame: str) -> None:
-    assert seen[frame]["across"] <= seen[frame]["inner"] == (390 if "phone" in frame else 1280)
+    width = 800 if frame == "tablet" else 390 if "phone" in frame else 1280
+    assert seen[frame]["across"] <= seen[frame]["inner"] == width
     assert seen[frame]["outside"] == []
 
 
@@ -183,7 +185,7 @@ def test_the_rows_of_the_timeline_share_one_axis_and_nothing_is_too_thin_to_see(
     assert seen[frame]["shapes"] == 0
 
 
-@pytest.mark.parametrize("frame", ["idle", "idle_phone", *FRAMES])
+@pytest.mark.parametrize("frame", ["idle", "idle_phone", "tablet", *FRAMES])
 def test_the_labels_of_an_axis_do_not_run_into_each_other(seen: dict[str, Any], frame: str) -> None:
     labels = seen[frame]["labels"]
     assert len(labels) >= 2
