@@ -1,0 +1,21 @@
+"""What a test of an application needs: a scripted model, gates and a recorder of events.
+
+>>> import anyio
+>>> from promptkit import Backend, Catalog, Engine, MessageTemplate, Profile, PromptDefinition, RunRequest
+>>> catalog = Catalog(
+...     backends=[Backend(id="b", kind="chat_completions", base_url="http://localhost:1/v1")],
+...     profiles=[Profile(id="p", backend="b", model="m")],
+...     prompts=[PromptDefinition(id="hi", messages=(MessageTemplate(role="user", content="Hi"),), profile="p")],
+... )
+>>> with ScriptedClient("Hello!") as client:
+...     anyio.run(Engine(catalog, client=client).run, RunRequest(prompt_id="hi")).raw_output
+'Hello!'
+>>> client.calls[0].messages[0].content
+'Hi'
+"""
+
+from promptkit.testing.event_recorder import EventRecorder
+from promptkit.testing.gate import Gate
+from promptkit.testing.scripted_client import ScriptedClient
+
+__all__ = ["EventRecorder", "Gate", "ScriptedClient"]
