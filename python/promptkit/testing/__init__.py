@@ -1,4 +1,4 @@
-"""What a test of an application needs: a scripted model, gates and a recorder of events.
+"""What a test of an application needs: a scripted model, gates, a clock turned by hand and a recorder of events.
 
 >>> import anyio
 >>> from promptkit import Backend, Catalog, Engine, MessageTemplate, Profile, PromptDefinition, RunRequest
@@ -16,6 +16,7 @@
 
 from promptkit.testing.event_recorder import EventRecorder
 from promptkit.testing.gate import Gate
+from promptkit.testing.manual_clock import ManualClock
 from promptkit.testing.scripted_client import ScriptedClient
 
-__all__ = ["EventRecorder", "Gate", "ScriptedClient"]
+__all__ = ["EventRecorder", "Gate", "ManualClock", "ScriptedClient"]

@@ -1,0 +1,228 @@
+"""Time in the hands of a test: waits before retries end when it says so, and no test sleeps."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import pytest
+
+from promptkit import (
+    BlockingEngine,
+    Engine,
+    GenerationCall,
+    OverloadedError,
+    RateLimitError,
+    RetryDelayed,
+    RetryPolicy,
+    RunRequest,
+)
+from promptkit.testing import EventRecorder, ManualClock, ScriptedClient
+from servers.catalogs import small_catalog
+from servers.stub import error, ok
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from servers.stub import StubServer
+
+pytestmark = pytest.mark.anyio
+BUSY = OverloadedError("busy", status=503)
+POLICY = RetryPolicy(max_retries=3, base_delay=1.0, max_delay=100.0, max_retry_after=60.0)
+
+
+def ask(**fields: Any) -> RunRequest:
+    return RunRequest(prompt_id="ask", variables={"question": "Where?"}, **fields)
+
+
+def engine(*steps: Any, **backend: Any) -> Engine:
+    return Engine(small_catalog(retry=POLICY, **backend), client=ScriptedClient(*steps))
+
+
+async def settled() -> None:
+    for _ in range(20):
+        await anyio.lowlevel.checkpoint()
+
+
+async def test_a_run_waits_until_the_clock_has_been_advanced_by_what_it_waits_for() -> None:
+    recorder = EventRecorder()
+    tested = engine(BUSY, BUSY, "yes")
+    clock = ManualClock(tested)
+    outputs: list[str] = []
+
+    async def run() -> None:
+        outputs.append((await tested.run(ask(observer=recorder))).raw_output)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        assert await clock.waiting() == 1.5
+        clock.advance(1.0)
+        assert await clock.waiting() == 0.5
+        await settled()
+        assert clock.waits == [1.5]
+        clock.advance(0.5)
+        assert await clock.waiting() == 2.5
+        assert tested.inspect_backend("server").running == 0
+        clock.advance(1000)
+    assert outputs == ["yes"]
+    assert clock.waits == [1.5, 2.5] == [event.delay for event in recorder.events if isinstance(event, RetryDelayed)]
+    assert recorder.events[-1].at == clock.now == datetime(2026, 1, 1, 12, 16, 41, 500_000, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("chance", "waits"), [(0.0, [1.0, 1.0, 1.0]), (0.5, [1.5, 2.5, 4.5]), (0.75, [1.75, 3.25, 6.25])]
+)
+async def test_with_autoadvance_every_wait_ends_at_once_and_is_listed(chance: float, waits: list[float]) -> None:
+    tested = engine(BUSY, BUSY, BUSY, "yes")
+    clock = ManualClock(tested, chance=chance, autoadvance=True)
+    result = await tested.run(ask())
+    assert clock.waits == pytest.approx(waits)
+    assert result.timing.duration == pytest.approx(sum(waits))
+    with pytest.raises(AssertionError, match="nothing waits for a clock with autoadvance=True"):
+        await clock.waiting(within=0)
+
+
+async def test_runs_that_wait_at_once_go_on_in_the_order_of_their_instants() -> None:
+    demands = {"a": 30.0, "b": 10.0, "c": 20.0, "d": 10.0}
+    went: list[str] = []
+
+    def answer(call: GenerationCall) -> Any:
+        name = str(call.messages[-1].content)
+        if call.attempt == 1:
+            return RateLimitError("slow down", status=429, retry_after=demands[name])
+        went.append(name)
+        return "yes"
+
+    tested = engine(*[answer] * 8)
+    clock = ManualClock(tested, chance=0.0)
+    async with anyio.create_task_group() as tasks:
+        for number, name in enumerate(demands, 1):
+            tasks.start_soon(tested.run, RunRequest(prompt_id="ask", variables={"question": name}))
+            assert await clock.waiting(runs=number) == min(list(demands.values())[:number])
+        clock.advance(5.0)
+        assert await clock.waiting(runs=4) == 5.0
+        clock.advance(100.0)
+    assert went == ["b", "d", "c", "a"]
+    assert clock.waits == [30.0, 10.0, 20.0, 10.0]
+
+
+async def test_a_run_that_is_cancelled_while_it_waits_keeps_nobody_from_going_on() -> None:
+    tested = engine(*[BUSY] * 3, "yes", "yes")
+    clock = ManualClock(tested)
+    scope = anyio.CancelScope()
+    done: list[str] = []
+
+    async def run(within: anyio.CancelScope) -> None:
+        with within:
+            done.append((await tested.run(ask())).raw_output)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run, scope)
+        await clock.waiting(runs=1)
+        for number in (2, 3):
+            tasks.start_soon(run, anyio.CancelScope())
+            await clock.waiting(runs=number)
+        clock.advance(1.5)
+        scope.cancel()  # the first of those whose time has come
+    assert done == ["yes", "yes"]
+    assert "0 runs wait" in repr(clock)
+
+
+async def test_sums_of_fractions_lack_nothing() -> None:
+    tested = engine(*[BUSY] * 3, "yes")
+    clock = ManualClock(tested, chance=0.1)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(tested.run, ask())
+        for _ in range(3):
+            clock.advance(await clock.waiting() / 3)
+            clock.advance(await clock.waiting() / 7)
+            clock.advance(await clock.waiting())
+    assert len(clock.waits) == 3
+
+
+async def test_views_share_the_clock_and_other_engines_do_not() -> None:
+    tested, other = engine(BUSY, "yes"), engine("yes")
+    clock = ManualClock(tested.scoped("team"), autoadvance=True)
+    await tested.run(ask())
+    assert clock.waits == [1.5]
+    assert (await other.run(ask())).timing.started_at > clock.now
+
+
+async def test_a_retry_after_date_is_counted_from_the_clocks_now(stub: StubServer) -> None:
+    stub.say(error(429, "slow", ("retry-after", "Thu, 01 Jan 2026 12:00:40 GMT")), ok("yes"))
+    async with Engine(small_catalog(stub.base_url, retry=POLICY)) as tested:
+        clock = ManualClock(tested, chance=0.0, autoadvance=True)
+        await tested.run(ask())
+        assert clock.waits == [40.0]
+
+
+async def test_leaving_the_block_gives_the_engine_its_own_clock_back_also_to_clients_that_exist(
+    stub: StubServer,
+) -> None:
+    late = ("retry-after", "Fri, 01 Jan 2027 12:00:00 GMT")
+    stub.say(error(429, "slow", late), ok("yes"), ok("real"))
+    async with Engine(small_catalog(stub.base_url, retry=POLICY)) as tested:
+        with ManualClock(
+            tested, now=datetime(2027, 1, 1, 11, 59, 30, tzinfo=UTC), chance=0.0, autoadvance=True
+        ) as clock:
+            await tested.run(ask())
+        assert clock.waits == [30.0]
+        before = datetime.now(UTC)
+        assert before <= (await tested.run(ask())).timing.started_at <= datetime.now(UTC)
+        with ManualClock(tested) as second:
+            stub.say(ok("manual"))
+            assert (await tested.run(ask())).timing.started_at == second.now
+
+
+def in_a_thread(work: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+def test_a_thread_turns_the_clock_of_a_blocking_engine() -> None:
+    outputs: list[str] = []
+    with BlockingEngine(small_catalog(retry=POLICY), client=ScriptedClient(BUSY, "yes")) as tested:
+        clock = ManualClock(tested)
+        thread = in_a_thread(lambda: outputs.append(tested.run(ask()).raw_output))
+        clock.advance(clock.wait_until_waiting())
+        thread.join()
+    assert (outputs, clock.waits) == (["yes"], [1.5])
+
+
+def test_a_blocking_engine_does_not_sleep_with_autoadvance() -> None:
+    with BlockingEngine(small_catalog(retry=POLICY), client=ScriptedClient(BUSY, BUSY, BUSY, "yes")) as tested:
+        clock = ManualClock(tested.scoped("team"), autoadvance=True)
+        began = time.monotonic()
+        assert tested.run(ask()).transient_retries == 3
+        assert time.monotonic() - began < 1.0 < sum(clock.waits)
+
+
+async def test_a_run_that_does_not_wait_is_told_instead_of_hanging() -> None:
+    clock = ManualClock(engine())
+    with pytest.raises(AssertionError, match="0 of 2 runs wait before a retry, after 0 s"):
+        await clock.waiting(runs=2, within=0)
+    with pytest.raises(AssertionError, match="0 of 1 runs wait before a retry"):
+        await anyio.to_thread.run_sync(lambda: clock.wait_until_waiting(within=0))
+
+
+def test_what_is_no_engine_and_no_time_is_refused() -> None:
+    tested = engine()
+    with pytest.raises(TypeError, match="Expected an Engine or a BlockingEngine, got `Catalog`"):
+        ManualClock(small_catalog())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="has no time zone"):
+        ManualClock(tested, now=datetime(2026, 1, 1))  # noqa: DTZ001
+    for chance in (-0.1, 1.0, float("nan")):
+        with pytest.raises(ValueError, match="from 0 to below 1"):
+            ManualClock(tested, chance=chance)
+    clock = ManualClock(tested, now=datetime(2026, 1, 1, 3, tzinfo=timezone(timedelta(hours=2))))
+    assert clock.now == datetime(2026, 1, 1, 1, tzinfo=UTC)
+    for seconds in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="0 or more seconds"):
+            clock.advance(seconds)
+    assert repr(clock) == "<promptkit.testing.ManualClock: 2026-01-01 01:00:00.000000, 0 runs wait>"
