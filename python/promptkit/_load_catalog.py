@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, final
 
+from msgspec.structs import replace
 from returns.result import Failure
 
-from promptkit._catalog.in_python import inconsistencies
+from promptkit._catalog.in_python import inconsistencies, profile_inconsistencies
 from promptkit._catalog.places import written
 from promptkit._values.catalog import Definitions
 from promptkit._values.definitions import Backend, Profile, PromptDefinition
@@ -143,6 +144,19 @@ def catalog_of(definitions: Definitions) -> Catalog:
 def definitions_of(catalog: Catalog) -> Definitions:
     """Give the definitions of a catalog."""
     return catalog._definitions  # noqa: SLF001  # the two halves of one value
+
+
+def with_replaced(catalog: Catalog, backend: Backend) -> Catalog:
+    """Give a catalog with another backend of the same id, and the folders and files that it was loaded from.
+
+    Raises InvalidConfigError when a profile does not fit the backend.
+    """
+    before = definitions_of(catalog)
+    definitions = replace(before, backends=FrozenDict({**before.backends, backend.id: backend}))
+    faults = tuple(profile_inconsistencies(definitions))
+    if faults:
+        raise InvalidConfigError(*faults)
+    return catalog_of(definitions)
 
 
 def _by_id(cls: type[Checked], given: Any, kind: str, faults: list[Fault]) -> FrozenDict[str, Any]:

@@ -18,11 +18,8 @@ if TYPE_CHECKING:
 
 def inconsistencies(definitions: Definitions, schemas: Collection[str]) -> Iterator[Fault]:
     """Find the faults. ``schemas`` are the ids, also of those refused."""
-    backends = {name: backend_facts(fields_of(backend), ()) for name, backend in definitions.backends.items()}
-    known = Known(definitions.profiles, backends, schemas)
-    for name, profile in definitions.profiles.items():
-        for found in profile_faults(profile_facts(fields_of(profile), ()), known):
-            yield in_memory(found, "profiles", name)
+    yield from profile_inconsistencies(definitions)
+    known = Known(definitions.profiles, None, schemas)
     for name, schema in definitions.schemas.items():
         for found in schema_faults(schema):
             yield in_memory(found, "schemas", name)
@@ -30,3 +27,12 @@ def inconsistencies(definitions: Definitions, schemas: Collection[str]) -> Itera
         facts = prompt_facts(fields_of(prompt), (), {})
         for found in prompt_faults(facts, known, NO_FRAGMENTS):
             yield in_memory(found, "prompts", name)
+
+
+def profile_inconsistencies(definitions: Definitions) -> Iterator[Fault]:
+    """Find the faults between profiles and their backends."""
+    backends = {name: backend_facts(fields_of(backend), ()) for name, backend in definitions.backends.items()}
+    known = Known(definitions.profiles, backends, None)
+    for name, profile in definitions.profiles.items():
+        for found in profile_faults(profile_facts(fields_of(profile), ()), known):
+            yield in_memory(found, "profiles", name)

@@ -14,10 +14,11 @@
 'Hi'
 """
 
+from promptkit.testing.backends import with_backend
 from promptkit.testing.event_recorder import EventRecorder
 from promptkit.testing.gate import Gate
 from promptkit.testing.manual_clock import ManualClock
 from promptkit.testing.prefix import assert_prefix_stable
 from promptkit.testing.scripted_client import ScriptedClient
 
-__all__ = ["EventRecorder", "Gate", "ManualClock", "ScriptedClient", "assert_prefix_stable"]
+__all__ = ["EventRecorder", "Gate", "ManualClock", "ScriptedClient", "assert_prefix_stable", "with_backend"]
