@@ -19,12 +19,14 @@ import httpx
 
 from promptkit._effects.cancellation import finish
 from promptkit._effects.frames import chain_of
+from promptkit._effects.network import expect_backend, switch
 from promptkit._wire.redaction import excerpt
 from promptkit.errors import ConnectError, DisconnectedError, EngineStateError, MalformedReplyError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
+    from promptkit._effects.network import Limit
     from promptkit._values.definitions import Backend
     from promptkit._values.secret import Secret
     from promptkit.errors import PromptKitError
@@ -204,6 +206,8 @@ class HttpTransport:
         that is closed or belongs to another event loop. None of them is chained to an error that holds headers, and a
         cancellation comes without the frames of the library, which hold them too.
         """
+        if switch.limit is not None:  # in tests only
+            self._expect_allowed(switch.limit)
         failure: PromptKitError
         response: httpx.Response | None = None
         arrived: list[bytes] = []
@@ -234,6 +238,12 @@ class HttpTransport:
                 await connections.settle()
         # Raised out here, so that the library's error, which holds the headers, is not even its context.
         raise failure
+
+    def _expect_allowed(self, limit: Limit) -> None:
+        """Raise NetworkRefusedError where a test allows no connection, and this would open one."""
+        url = httpx.URL(self._backend.base_url or "")
+        if self._borrowed is None or not _stays_inside(self._borrowed.client, url):
+            expect_backend(limit, self._backend, url.host)
 
     async def aclose(self) -> None:
         """Close what this transport made; it makes no more."""
@@ -295,6 +305,12 @@ def _through_proxies(backend: Backend) -> _Client:
 def _no_auth(request: httpx.Request) -> httpx.Request:
     """Stand where the credentials of a netrc file would be looked for."""
     return request
+
+
+def _stays_inside(client: httpx.AsyncClient, url: httpx.URL) -> bool:
+    """Say whether a client hands its requests to code in this process, as those of tests do."""
+    chosen = getattr(client, "_transport_for_url", None)  # if a new version has no such, none is known to
+    return chosen is not None and isinstance(chosen(url), httpx.MockTransport | httpx.ASGITransport)
 
 
 class _Body(httpx.AsyncByteStream):

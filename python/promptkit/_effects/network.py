@@ -1,0 +1,103 @@
+"""Whether promptkit may open connections. Tests limit it; nothing else does."""
+
+from __future__ import annotations
+
+import ipaddress
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from promptkit._values.definitions import Backend
+
+OFFLINE = "give the engine a model for tests, Engine(catalog, client=ScriptedClient(...))"
+
+
+class NetworkRefusedError(AssertionError):
+    """Raised in place of a connection that a test does not allow; nothing was sent.
+
+    It is an AssertionError, as the failure of a test is, and none of promptkit's own errors: it is never retried, and
+    code that handles what a backend does (``except PromptKitError``, ``except OSError``) does not take it for that.
+    """
+
+
+class Limit(NamedTuple):
+    """What is still allowed, who says so, and how that is changed."""
+
+    loopback: bool
+    said_by: str
+    remedy: str
+
+
+class Switch:
+    """The limits of this process. ``limit`` is the one that holds: None, so that all is allowed, outside of tests.
+
+    There is one that a test runner sets for all that has no other, and those of blocks, which only add to it: the
+    strictest holds, the outermost of several.
+    """
+
+    def __init__(self) -> None:
+        self.limit: Limit | None = None
+        self._general: Limit | None = None
+        self._blocks: list[Limit] = []
+        self._lock = threading.Lock()
+
+    def set_general(self, limit: Limit | None) -> None:
+        """Set the limit of all that is in no block."""
+        with self._lock:
+            self._general = limit
+            self._choose()
+
+    @contextmanager
+    def block(self, limit: Limit) -> Iterator[None]:
+        """Add a limit for a while."""
+        with self._lock:
+            self._blocks.append(limit)
+            self._choose()
+        try:
+            yield
+        finally:
+            with self._lock:
+                # By identity: an equal one may be another's.
+                del self._blocks[next(index for index, each in enumerate(self._blocks) if each is limit)]
+                self._choose()
+
+    def _choose(self) -> None:
+        limits = [each for each in (self._general, *self._blocks) if each is not None]
+        self.limit = min(limits, key=lambda each: each.loopback, default=None)
+
+
+switch = Switch()
+
+
+def expect_backend(limit: Limit, backend: Backend, host: str) -> None:
+    """Raise NetworkRefusedError unless a backend may be asked. Proxies of the environment may be anywhere."""
+    if limit.loopback and _is_loopback(host) and not backend.trust_env:
+        return
+    why = " through the proxies of the environment" if backend.trust_env else ""
+    raise _refused(limit, f"backend {backend.id!r} would be asked at {host or 'no host'}{why}", OFFLINE)
+
+
+def expect_download(what: str, remedy: str) -> None:
+    """Raise NetworkRefusedError when nothing may be fetched from other machines."""
+    if switch.limit is not None:
+        raise _refused(switch.limit, f"{what} would be fetched from the network", f"{OFFLINE}, {remedy}")
+
+
+def _refused(limit: Limit, what: str, remedy: str) -> NetworkRefusedError:
+    allowed = (
+        "this test may open connections on loopback only" if limit.loopback else "this test may open no connection"
+    )
+    return NetworkRefusedError(f"{what}, and {allowed} ({limit.said_by}): {remedy}, or {limit.remedy}")
+
+
+def _is_loopback(host: str) -> bool:
+    name = host.lower().rstrip(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
