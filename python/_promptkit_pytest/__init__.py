@@ -80,5 +80,5 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[Any]:
 def _limit(allowed: str, said_by: str) -> None:
     from promptkit._effects.network import Limit, switch
 
-    remedy = f'let this test through, @pytest.mark.{NAME}("any")'
-    switch.set_general(None if allowed == "any" else Limit(allowed == "loopback", said_by, remedy))
+    loopback, everything = (f'let this test through, @pytest.mark.{NAME}("{least}")' for least in CHOICES[1:])
+    switch.set_general(None if allowed == "any" else Limit(allowed == "loopback", said_by, loopback, everything))

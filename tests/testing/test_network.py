@@ -34,15 +34,19 @@ async def test_a_refusal_names_the_backend_the_host_and_the_remedy() -> None:
             await engine.run(ask())
     assert str(raised.value) == (
         "backend 'server' would be asked at llm.example.com, and this test may open no connection (no_network()): give "
-        "the engine a model for tests, Engine(catalog, client=ScriptedClient(...)), or allow loopback, "
-        "no_network(allow_loopback=True)"
+        "the engine a model for tests, Engine(catalog, client=ScriptedClient(...)), or leave that block"
     )
 
 
 async def test_nothing_is_sent_and_no_connection_is_opened(stub: StubServer) -> None:
     stub.say(ok("yes"))
     async with Engine(small_catalog(stub.base_url)) as engine:
-        with no_network(), pytest.raises(NetworkRefusedError, match=r"at 127\.0\.0\.1"):
+        with (
+            no_network(),
+            pytest.raises(
+                NetworkRefusedError, match=r"at 127\.0\.0\.1, .* or allow that, no_network\(allow_loopback=True\)"
+            ),
+        ):
             await engine.run(ask())
         assert (stub.requests, stub.connections) == ([], [])
         assert (await engine.run(ask())).raw_output == "yes"
@@ -96,7 +100,7 @@ async def test_on_loopback_connections_are_let_through_where_it_is_allowed(stub:
 )
 def test_what_loopback_is(host: str, near: bool) -> None:  # noqa: FBT001
     backend = Backend(id="b", kind="chat_completions", base_url=FAR)
-    limit = Limit(loopback=True, said_by="a test", remedy="change it")
+    limit = Limit(loopback=True, said_by="a test", allow_loopback="change it", allow_all="change it")
     if near:
         expect_backend(limit, backend, host)
         return
@@ -106,7 +110,7 @@ def test_what_loopback_is(host: str, near: bool) -> None:  # noqa: FBT001
 
 def test_a_backend_behind_proxies_of_the_environment_is_not_taken_for_loopback() -> None:
     backend = Backend(id="b", kind="chat_completions", base_url="http://localhost/v1", trust_env=True)
-    limit = Limit(loopback=True, said_by="a test", remedy="change it")
+    limit = Limit(loopback=True, said_by="a test", allow_loopback="change it", allow_all="change it")
     with pytest.raises(NetworkRefusedError, match="at localhost through the proxies of the environment"):
         expect_backend(limit, backend, "localhost")
 

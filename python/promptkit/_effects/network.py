@@ -24,11 +24,12 @@ class NetworkRefusedError(AssertionError):
 
 
 class Limit(NamedTuple):
-    """What is still allowed, who says so, and how that is changed."""
+    """Whether connections on loopback are still allowed, who says so, and what to do to allow these or all."""
 
     loopback: bool
     said_by: str
-    remedy: str
+    allow_loopback: str
+    allow_all: str
 
 
 class Switch:
@@ -74,23 +75,26 @@ switch = Switch()
 
 def expect_backend(limit: Limit, backend: Backend, host: str) -> None:
     """Raise NetworkRefusedError unless a backend may be asked. Proxies of the environment may be anywhere."""
-    if limit.loopback and _is_loopback(host) and not backend.trust_env:
+    near = _is_loopback(host) and not backend.trust_env
+    if near and limit.loopback:
         return
     why = " through the proxies of the environment" if backend.trust_env else ""
-    raise _refused(limit, f"backend {backend.id!r} would be asked at {host or 'no host'}{why}", OFFLINE)
+    what = f"backend {backend.id!r} would be asked at {host or 'no host'}{why}"
+    raise _refused(limit, what, f"{OFFLINE}, or {limit.allow_loopback if near else limit.allow_all}")
 
 
 def expect_download(what: str, remedy: str) -> None:
     """Raise NetworkRefusedError when nothing may be fetched from other machines."""
-    if switch.limit is not None:
-        raise _refused(switch.limit, f"{what} would be fetched from the network", f"{OFFLINE}, {remedy}")
+    limit = switch.limit
+    if limit is not None:
+        raise _refused(limit, f"{what} would be fetched from the network", f"{OFFLINE}, {remedy}, or {limit.allow_all}")
 
 
 def _refused(limit: Limit, what: str, remedy: str) -> NetworkRefusedError:
     allowed = (
         "this test may open connections on loopback only" if limit.loopback else "this test may open no connection"
     )
-    return NetworkRefusedError(f"{what}, and {allowed} ({limit.said_by}): {remedy}, or {limit.remedy}")
+    return NetworkRefusedError(f"{what}, and {allowed} ({limit.said_by}): {remedy}")
 
 
 def _is_loopback(host: str) -> bool:

@@ -22,6 +22,5 @@ def no_network(*, allow_loopback: bool = False) -> Iterator[None]:
     ``promptkit_network``. Also a decorator of plain functions; in unittest: ``self.enterContext(no_network())``.
     """
     call = f"no_network({'allow_loopback=True' if allow_loopback else ''})"
-    remedy = "leave that block" if allow_loopback else "allow loopback, no_network(allow_loopback=True)"
-    with switch.block(Limit(allow_loopback, call, remedy)):
+    with switch.block(Limit(allow_loopback, call, "allow that, no_network(allow_loopback=True)", "leave that block")):
         yield

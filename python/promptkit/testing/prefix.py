@@ -49,8 +49,8 @@ def assert_prefix_stable(*calls: GenerationCall) -> None:
     for number, (earlier, later) in enumerate(pairwise(calls), 1):
         difference = _difference(msgspec.structs.replace(earlier, _extra=()), later)
         if difference is not None:
-            title = f"call {number + 1} does not begin with what was sent for call {number}"
-            msg = f"{title}, so that no cache of prompts helps it: {difference}"
+            title = f"call {number + 1} does not begin with what was sent for call {number}:"
+            msg = f"{title} no cache of prompts helps it\n  {difference}"
             raise AssertionError(msg)
 
 
@@ -70,12 +70,13 @@ def _difference(earlier: GenerationCall, later: GenerationCall) -> str | None:
         ("model", earlier.profile.model, later.profile.model),
     ):
         if before != now:
-            return f"it goes to another {what}, {now!r} after {before!r}: use one profile for the conversation"
+            return f"it goes to another {what}, {now!r} after {before!r}\n  Use one profile for the conversation."
     begun, sent = _bytes(earlier), _bytes(later)
     if all(now.startswith(before) for before, now in zip(begun, sent, strict=True)):
         return None
     return _first_message(earlier.messages, later.messages) or (
-        "the messages are the same and their encoding is not: the two backends differ in cache_markers or late_system"
+        "the messages are the same and their encoding is not\n"
+        "  The two backends differ in cache_markers or late_system."
     )
 
 
@@ -91,8 +92,8 @@ def _bytes(call: GenerationCall) -> tuple[bytes, bytes]:
 def _first_message(earlier: Sequence[Message], later: Sequence[Message]) -> str | None:
     for number, before in enumerate(earlier, 1):
         if number > len(later):
-            cause = "was it run without continue_from?" if number > 1 else "is it of another conversation?"
-            return f"it has {len(later)} messages, fewer than the {len(earlier)} before: {cause}"
+            cause = _conversation(first=number == 1)
+            return f"it has {len(later)} messages, fewer than the {len(earlier)} before\n  {cause}"
         now = later[number - 1]
         if before != now:
             place = f"message {number} of {len(earlier)} ({before.role})"
@@ -102,27 +103,31 @@ def _first_message(earlier: Sequence[Message], later: Sequence[Message]) -> str 
 
 def _changed(before: Message, now: Message, *, first: bool) -> str:
     if before.role != now.role:
-        return f"is now of the role {now.role!r}: {_conversation(first=first)}"
+        return f"is now of the role {now.role!r}\n  {_conversation(first=first)}"
     if before.content == now.content:
         return (
-            f"has another cache marker, {_marker(now)} after {_marker(before)}: markers are sent with their message, "
-            "so leave them where they are, and mark later messages in addition"
+            f"has another cache marker, {_marker(now)} after {_marker(before)}\n"
+            "  Markers are sent with their message: leave them where they are, and mark later messages in addition."
         )
     if not (isinstance(before.content, str) and isinstance(now.content, str)):
-        return f"has other parts: attach the same inputs to it\n  before: {before.content!r}\n  now:    {now.content!r}"
+        return (
+            f"has other parts\n  before: {before.content!r}\n  now:    {now.content!r}\n  Attach the same inputs to it."
+        )
     place = _first_difference(before.content, now.content)
     old, new = _window(before.content, place), _window(now.content, place)
     if _changes_there(before.content, place) and _changes_there(now.content, place):
-        cause = "a time or an id stands there, which changes from run to run: move it to the last message"
+        cause = "A time or an id stands there, which changes from run to run: move it to the last message."
     elif before.role in {"system", "developer"}:
-        cause = "the system text changed: what varies belongs in a later message"
+        cause = "The system text changed: what varies belongs in a later message."
     else:
         cause = _conversation(first=first)
-    return f"differs from character {place + 1} on: {cause}\n  before: {old!r}\n  now:    {new!r}"
+    return f"differs from character {place + 1} on\n  before: {old!r}\n  now:    {new!r}\n  {cause}"
 
 
 def _conversation(*, first: bool) -> str:
-    return "is it of another conversation?" if first else "was it run without continue_from, or is it another branch?"
+    return (
+        "Is it of another conversation?" if first else "Was it run without continue_from, or is it of another branch?"
+    )
 
 
 def _marker(message: Message) -> str:

@@ -71,8 +71,7 @@ class ScriptedClient:
         if used > there:
             raise AssertionError(self._too_many(used))
         if used < there:
-            unused = f"{there - used} of {there} steps were not used" if there > 1 else "the only step was not used"
-            msg = f"{unused} by the calls of this ScriptedClient:\n{self._side_by_side()}"
+            msg = f"{there - used} of {there} steps of this ScriptedClient had no call:\n{self._side_by_side()}"
             raise AssertionError(msg)
 
     def __enter__(self) -> Self:
@@ -89,12 +88,14 @@ class ScriptedClient:
     def _too_many(self, number: int) -> str:
         call = self.calls[number - 1]
         if call.purpose == "repair":
-            why = "the answer before it breaks the output contract, so it is a repair: answer validly, or add a step"
+            why = (
+                "It is a repair, since the answer before it breaks the output contract: answer validly, or add a step."
+            )
         elif call.attempt > 1:
-            why = "the attempt before it failed with a transient error, so it is a retry: add a step"
+            why = "It is a retry, since the attempt before it failed with a transient error: add a step."
         else:
-            why = "add a step, or find out why the program asks"
-        return f"call {number} of this ScriptedClient has no step: {why}\n{self._side_by_side()}"
+            why = "Add a step, or find out why the program asks."
+        return f"call {number} of this ScriptedClient has no step:\n{self._side_by_side()}\n{why}"
 
     def _side_by_side(self) -> str:
         """Show which call took which step, around the place where one side has no more."""
