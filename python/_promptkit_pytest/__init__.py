@@ -19,10 +19,12 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from promptkit._effects.network import Limit
+
 NAME = "promptkit_network"
 CHOICES = ("none", "loopback", "any")
-_session = pytest.StashKey[str]()
-_origin = pytest.StashKey[str]()
+_said = pytest.StashKey[str | None]()  # by whom the session is limited, if it is
+_before: pytest.StashKey[Limit | None] = pytest.StashKey()  # what held before: a session may run inside another
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -40,21 +42,21 @@ def pytest_configure(config: pytest.Config) -> None:
     if chosen not in CHOICES:
         msg = f"{NAME} is {chosen!r}: it is one of {', '.join(CHOICES)}"
         raise pytest.UsageError(msg)
-    config.stash[_session] = chosen
-    config.stash[_origin] = f"--promptkit-network={given}" if given else f"{NAME} = {chosen}"
+    config.stash[_said] = None
     if chosen != "any":
-        _limit(chosen, config.stash[_origin])
+        config.stash[_said] = said_by = f"--promptkit-network={given}" if given else f"{NAME} = {chosen}"
+        _limit(config.stash, chosen, said_by)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Leave nothing behind: a session may run inside another program."""
-    if config.stash.get(_session, "any") != "any":
-        _limit("any", "")
+    """Leave nothing behind."""
+    _lift(config.stash)
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
     """Say what is switched off."""
-    return None if config.stash[_session] == "any" else f"promptkit: {config.stash[_origin]}"
+    said_by = config.stash[_said]
+    return None if said_by is None else f"promptkit: {said_by}"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -66,19 +68,27 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if len(marker.args) != 1 or marker.kwargs or marker.args[0] not in CHOICES:
         given = ", ".join([*map(repr, marker.args), *(f"{name}={value!r}" for name, value in marker.kwargs.items())])
         pytest.fail(f"@pytest.mark.{NAME}({given}): give one of {', '.join(map(repr, CHOICES))}", pytrace=False)
-    _limit(marker.args[0], f'@pytest.mark.{NAME}("{marker.args[0]}")')
+    _limit(item.stash, marker.args[0], f'@pytest.mark.{NAME}("{marker.args[0]}")')
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[Any]:
     """Put the session's choice back, when the test's own fixtures are gone."""
     yield
-    if item.get_closest_marker(NAME) is not None:
-        _limit(item.config.stash[_session], item.config.stash[_origin])
+    _lift(item.stash)
 
 
-def _limit(allowed: str, said_by: str) -> None:
+def _limit(stash: pytest.Stash, allowed: str, said_by: str) -> None:
     from promptkit._effects.network import Limit, switch
 
     loopback, everything = (f'let this test through, @pytest.mark.{NAME}("{least}")' for least in CHOICES[1:])
-    switch.set_general(None if allowed == "any" else Limit(allowed == "loopback", said_by, loopback, everything))
+    limit = None if allowed == "any" else Limit(allowed == "loopback", said_by, loopback, everything)
+    stash[_before] = switch.set_general(limit)
+
+
+def _lift(stash: pytest.Stash) -> None:
+    if _before in stash:
+        from promptkit._effects.network import switch
+
+        switch.set_general(stash[_before])
+        del stash[_before]

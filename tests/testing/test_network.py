@@ -5,10 +5,23 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
+import anyio.lowlevel
 import httpx
 import pytest
 
-from promptkit import Backend, BlockingEngine, Engine, PromptKitError, RetryPolicy, RunFinished, RunRequest
+from promptkit import (
+    Backend,
+    BlockingEngine,
+    Catalog,
+    Engine,
+    MessageTemplate,
+    Profile,
+    PromptDefinition,
+    PromptKitError,
+    RetryPolicy,
+    RunFinished,
+    RunRequest,
+)
 from promptkit._effects.model_weights import SMOLLM2, fetch_default_model
 from promptkit._effects.network import Limit, expect_backend, switch
 from promptkit.testing import EventRecorder, NetworkRefusedError, ScriptedClient, no_network
@@ -164,6 +177,21 @@ def test_the_weights_of_the_embedded_model_are_not_fetched_and_a_file_that_is_th
     assert not (tmp_path / "cache").exists()
 
 
+async def test_a_run_on_the_embedded_model_is_refused_as_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("XDG_CACHE_HOME", "HOME", "LOCALAPPDATA"):
+        monkeypatch.setenv(name, str(tmp_path))
+    catalog = Catalog(
+        backends=[Backend(id="local", kind="embedded")],
+        profiles=[Profile(id="p", backend="local", model="default")],
+        prompts=[PromptDefinition(id="hi", messages=(MessageTemplate(role="user", content="Hi"),), profile="p")],
+    )
+    async with Engine(catalog) as engine:
+        with no_network(), pytest.raises(NetworkRefusedError, match="would be fetched from the network, and this test"):
+            await engine.run(RunRequest(prompt_id="hi"))
+
+
 async def test_a_scripted_model_needs_no_network() -> None:
     with no_network(), ScriptedClient("yes") as client:
         assert (await Engine(small_catalog(FAR), client=client).run(ask())).raw_output == "yes"
@@ -197,12 +225,33 @@ def test_a_block_that_an_error_leaves_ends_too() -> None:
     assert switch.limit is None
 
 
-def test_it_decorates_functions() -> None:
+async def test_it_decorates_functions_plain_and_async_and_no_classes() -> None:
     @no_network()
-    def limited() -> bool:
+    def limited(again: int) -> bool:
+        return switch.limit is not None and (again == 0 or limited(again - 1))
+
+    @no_network()
+    async def awaited() -> bool:
+        await anyio.lowlevel.checkpoint()
         return switch.limit is not None
 
-    assert (limited(), switch.limit) == (True, None)
+    assert (limited(0), limited(2), switch.limit) == (True, True, None)
+    assert (await awaited(), await awaited(), switch.limit) == (True, True, None)
+    assert limited.__name__ == "limited"
+    with pytest.raises(TypeError, match="no_network decorates functions: Whole is a class"):
+
+        @no_network()
+        class Whole:
+            pass
+
+
+def test_one_block_may_be_entered_again_inside_itself() -> None:
+    block = no_network()
+    with block:
+        with block:
+            assert switch.limit is not None
+        assert switch.limit is not None
+    assert switch.limit is None
 
 
 def test_blocks_of_many_threads_end_with_all_allowed() -> None:

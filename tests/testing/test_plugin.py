@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit._effects.network import switch
+from promptkit._effects.network import Limit, switch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,6 +117,17 @@ def test_last(): assert allowed() == "none"
         ini="promptkit_network = none",
     )
     result.assert_outcomes(passed=5, errors=1)
+
+
+@pytest.mark.parametrize("ini", ["promptkit_network = none", "promptkit_network = any"])
+def test_a_session_inside_another_one_leaves_that_ones_limit(run: Callable[..., pytest.RunResult], ini: str) -> None:
+    outer = Limit(loopback=True, said_by="the outer one", allow_loopback="", allow_all="")
+    before = switch.set_general(outer)
+    try:
+        run("@pytest.mark.promptkit_network('any')\ndef test_it(): assert allowed() == 'any'", ini=ini)
+        assert switch.limit is outer
+    finally:
+        switch.set_general(before)
 
 
 def test_a_marker_limits_where_nothing_else_does(run: Callable[..., pytest.RunResult]) -> None:

@@ -45,11 +45,12 @@ class Switch:
         self._blocks: list[Limit] = []
         self._lock = threading.Lock()
 
-    def set_general(self, limit: Limit | None) -> None:
-        """Set the limit of all that is in no block."""
+    def set_general(self, limit: Limit | None) -> Limit | None:
+        """Set the limit of all that is in no block, and give the one before."""
         with self._lock:
-            self._general = limit
+            before, self._general = self._general, limit
             self._choose()
+        return before
 
     @contextmanager
     def block(self, limit: Limit) -> Iterator[None]:
