@@ -1,6 +1,7 @@
 """What a type checker must see of the public API. Checked by basedpyright strict and mypy strict; never run."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import assert_type
 
@@ -41,7 +42,15 @@ from promptkit import (
     summary_table,
 )
 from promptkit.coordination import Check, Clear, start, step
-from promptkit.testing import EventRecorder, ScriptedClient
+from promptkit.testing import (
+    EventRecorder,
+    Gate,
+    ManualClock,
+    ScriptedClient,
+    assert_prefix_stable,
+    no_network,
+    with_backend,
+)
 
 
 class Finding:
@@ -179,3 +188,34 @@ def wrong_uses() -> None:
     RunRequest("q")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     RunRequest(prompt_id=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     Message(role="tool", content="x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+async def test_kit(engine: Engine, blocking: BlockingEngine, catalog: Catalog) -> None:
+    gate = Gate(lambda call: GenerationReply(content=call.run_id))
+    with ScriptedClient(gate, "text") as client, no_network(allow_loopback=True):
+        await gate.reached(within=1)
+        gate.wait_until_reached()
+        gate.release()
+        assert_type(gate.cancelled, bool)
+        assert_prefix_stable(*client.calls)
+    with ManualClock(engine, autoadvance=True) as clock:
+        clock.advance(await clock.waiting(runs=2))
+        assert_type(clock.wait_until_waiting(), float)
+        assert_type(clock.waits, list[float])
+    assert_type(ManualClock(blocking).now, datetime)
+    assert_type(with_backend(catalog, "main", credential_env=None), Catalog)
+
+
+@no_network()
+def decorated(number: int) -> str:
+    return str(number)
+
+
+@no_network()
+async def awaited(number: int) -> str:
+    return str(number)
+
+
+async def use_decorated() -> None:
+    assert_type(decorated(1), str)
+    assert_type(await awaited(1), str)
