@@ -16,6 +16,7 @@ from promptkit import (
     BlockingEngine,
     Engine,
     GenerationCall,
+    GenerationReply,
     OverloadedError,
     RateLimitError,
     RetryDelayed,
@@ -88,7 +89,7 @@ async def test_with_autoadvance_every_wait_ends_at_once_and_is_listed(chance: fl
 
 
 async def test_runs_that_wait_at_once_go_on_in_the_order_of_their_instants() -> None:
-    demands = {"a": 30.0, "b": 10.0, "c": 20.0, "d": 10.0}
+    demands = {"a": 30.0, "b": 10.0, "c": 20.0, "d": 10.0, "e": 50.0, "f": 40.0, "g": 15.0, "h": 25.0}
     went: list[str] = []
 
     def answer(call: GenerationCall) -> Any:
@@ -98,17 +99,27 @@ async def test_runs_that_wait_at_once_go_on_in_the_order_of_their_instants() -> 
         went.append(name)
         return "yes"
 
-    tested = engine(*[answer] * 8)
+    script = ScriptedClient(*[answer] * 16)
+
+    class Hesitant:
+        """Lets others go first before it asks, as a client around another one may."""
+
+        async def generate(self, call: GenerationCall) -> GenerationReply:
+            for _ in range(5):
+                await anyio.lowlevel.checkpoint()
+            return await script.generate(call)
+
+    tested = Engine(small_catalog(retry=POLICY), client=Hesitant())
     clock = ManualClock(tested, chance=0.0)
     async with anyio.create_task_group() as tasks:
         for number, name in enumerate(demands, 1):
             tasks.start_soon(tested.run, RunRequest(prompt_id="ask", variables={"question": name}))
             assert await clock.waiting(runs=number) == min(list(demands.values())[:number])
         clock.advance(5.0)
-        assert await clock.waiting(runs=4) == 5.0
+        assert await clock.waiting(runs=8) == 5.0
         clock.advance(100.0)
-    assert went == ["b", "d", "c", "a"]
-    assert clock.waits == [30.0, 10.0, 20.0, 10.0]
+    assert went == ["b", "d", "g", "c", "h", "a", "f", "e"]
+    assert clock.waits == list(demands.values())
 
 
 async def test_a_run_that_is_cancelled_while_it_waits_keeps_nobody_from_going_on() -> None:
@@ -134,15 +145,24 @@ async def test_a_run_that_is_cancelled_while_it_waits_keeps_nobody_from_going_on
 
 
 async def test_sums_of_fractions_lack_nothing() -> None:
-    tested = engine(*[BUSY] * 3, "yes")
-    clock = ManualClock(tested, chance=0.1)
+    assert 0.13 + (1.3 - 0.13) < 1.3
+    tested = engine(RateLimitError("slow down", status=429, retry_after=1.3), "yes")
+    clock = ManualClock(tested, chance=0.0)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(tested.run, ask())
-        for _ in range(3):
-            clock.advance(await clock.waiting() / 3)
-            clock.advance(await clock.waiting() / 7)
-            clock.advance(await clock.waiting())
-    assert len(clock.waits) == 3
+        assert await clock.waiting() == 1.3
+        clock.advance(0.13)
+        clock.advance(await clock.waiting())
+    assert clock.waits == [1.3]
+
+
+async def test_a_clock_inside_another_gives_way_to_it() -> None:
+    tested = engine(BUSY, "yes", BUSY, "yes")
+    with ManualClock(tested, autoadvance=True) as outer:
+        with ManualClock(tested, autoadvance=True) as inner:
+            await tested.run(ask())
+        await tested.run(ask())
+    assert (inner.waits, outer.waits) == ([1.5], [1.5])
 
 
 async def test_views_share_the_clock_and_other_engines_do_not() -> None:

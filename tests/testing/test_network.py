@@ -217,6 +217,8 @@ def test_the_strictest_block_holds_whatever_the_order_in_which_they_end() -> Non
     seen.append(allowed())
     outer.__exit__(None, None, None)
     assert [*seen, allowed()] == ["all", "loopback", "none", "none", "all"]
+    with no_network(), no_network(allow_loopback=True):
+        assert allowed() == "none"
 
 
 def test_a_block_that_an_error_leaves_ends_too() -> None:
