@@ -67,10 +67,10 @@ def test_the_index_for_language_models_has_every_page_with_a_sentence(site: Path
     assert {page for _, page, _ in lines} == {page for page in pages if not page.startswith(("dev/", "_build/"))}
 
 
-@pytest.mark.parametrize("module", ["promptkit", "promptkit.errors"])
+@pytest.mark.parametrize("module", ["promptkit", "promptkit.errors", "promptkit.testing", "promptkit.opentelemetry"])
 def test_the_reference_has_every_public_name(module: str) -> None:
     loaded = importlib.import_module(module)
     names = getattr(loaded, "__all__", None) or re.findall(r"\b(\w+Error)\b", loaded.__doc__ or "")
-    assert len(names) > 20
+    assert names
     told = set(re.findall(r"^\.\. (?:auto|py:)\w+:: (?:[\w.]+\.)?(\w+)$", API, re.MULTILINE))
     assert set(names) <= told

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 pytest_plugins = ["pytester"]
 
 # By the name of its entry point where promptkit is installed with it, else by that of its module.
-PLUGIN = "promptkit" if entry_points(group="pytest11", name="promptkit") else "_promptkit_pytest"
+PLUGIN = "promptkit-network" if entry_points(group="pytest11", name="promptkit-network") else "_promptkit_pytest"
 PROGRAM = """
 import pytest
 from promptkit._effects.network import switch
