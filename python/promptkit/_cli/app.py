@@ -1,0 +1,164 @@
+"""The commands and their options: what typer reads, and how a command ends.
+
+Each command is a function of its own file, and imported only when it is called.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from promptkit._cli.exits import CANCELLED, DONE, FAILED, WRONG_USE, NobodyReadsError, StopError, exit_of
+from promptkit._cli.failure import note_of, object_of, sentence_of
+from promptkit._cli.options import (
+    CatalogOption,
+    InputOption,
+    JsonOption,
+    JsonVarOption,
+    MessageOption,
+    NoColorOption,
+    OutputOption,
+    ProfileOption,
+    PromptArgument,
+    RepairsOption,
+    SchemaOption,
+    SessionOption,
+    TimeoutOption,
+    TraceOption,
+    VarOption,
+    VerboseOption,
+)
+from promptkit._cli.streams import DIM, Streams
+from promptkit.errors import PromptKitError
+
+app = typer.Typer(
+    name="promptkit",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    no_args_is_help=True,
+)
+
+
+def _version(asked: bool) -> None:  # noqa: FBT001  # typer calls it
+    if asked:
+        from importlib.metadata import version
+
+        Streams().result(f"promptkit {version('promptkit-engine')}")
+        raise typer.Exit
+
+
+def examples(*lines: str) -> str:
+    """Give the end of a command's help."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+@app.callback(
+    epilog=examples(
+        "promptkit init my-prompts",
+        "promptkit check my-prompts",
+        "promptkit run ask --var question='Why is the sky blue?'",
+    )
+)
+def promptkit(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+    ] = False,
+) -> None:
+    """Run configured prompts against language models."""
+
+
+@app.command(
+    epilog=examples(
+        "promptkit run ask --var question='Why is the sky blue?'",
+        "promptkit run read --input letter=letter.txt --var question=- < question.txt",
+        "promptkit run ask --var question=Why? --json | jq .usage",
+    )
+)
+def run(
+    prompt_id: PromptArgument,
+    *,
+    var: VarOption = None,
+    json_var: JsonVarOption = None,
+    inputs: InputOption = None,
+    message: MessageOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = None,
+    schema: SchemaOption = None,
+    max_repairs: RepairsOption = None,
+    session_id: SessionOption = None,
+    timeout: TimeoutOption = None,
+    trace: TraceOption = None,
+    catalog: CatalogOption = None,
+    json: JsonOption = False,
+    verbose: VerboseOption = False,
+    no_color: NoColorOption = False,
+) -> int:
+    """Run a prompt: the answer goes to stdout, all else to stderr."""
+    from promptkit._cli.asking import Typed
+    from promptkit._cli.run import run
+
+    typed = Typed(
+        prompt_id,
+        var or (),
+        json_var or (),
+        inputs or (),
+        message or (),
+        profile,
+        session_id,
+        output,
+        schema,
+        max_repairs,
+    )
+    streams = Streams(no_color=no_color)
+    return run(typed, catalog=catalog, timeout=timeout, trace=trace, json=json, verbose=verbose, streams=streams)
+
+
+def invoke(argv: Sequence[str]) -> int:
+    """Run one command, tell what went wrong, and give the exit status."""
+    asked = _before_dashes(argv)
+    streams = Streams(no_color="--no-color" in asked)
+    try:
+        ended: Any = typer.main.get_command(app).main(list(argv), prog_name="promptkit", standalone_mode=False)
+    except KeyboardInterrupt:
+        ended = CANCELLED
+    except NobodyReadsError as error:
+        return exit_of(error)
+    except typer.Abort:
+        ended = CANCELLED
+    except (typer.TyperException, StopError, PromptKitError, TimeoutError, OSError) as error:
+        return _told(error, streams, json="--json" in asked)
+    if ended == CANCELLED:
+        streams.say("cancelled")
+    return ended if isinstance(ended, int) else DONE
+
+
+def _before_dashes(argv: Sequence[str]) -> Sequence[str]:
+    return argv[: argv.index("--")] if "--" in argv else argv
+
+
+def _told(error: Exception, streams: Streams, *, json: bool) -> int:
+    if isinstance(error, typer.TyperException):
+        status = WRONG_USE if error.exit_code == WRONG_USE else FAILED
+        message, hint = error.format_message(), _where_help_is(error)
+    else:
+        hints: list[str] = getattr(error, "__notes__", [])
+        status, message, hint = exit_of(error), sentence_of(error), hints[-1] if hints else None
+        if hint and hint.startswith("add --"):
+            status = WRONG_USE
+    if json:
+        streams.json_error(object_of(error, hint))
+        return status
+    streams.error(message)
+    if hint is not None:
+        streams.say(hint)
+    note = note_of(error)
+    if note is not None:
+        streams.say(f"note: {note}", DIM)
+    return status
+
+
+def _where_help_is(error: typer.TyperException) -> str | None:
+    context = getattr(error, "ctx", None)
+    return None if context is None else f"see `{context.command_path} --help`"

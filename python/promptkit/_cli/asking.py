@@ -1,0 +1,140 @@
+"""From what was typed to a request: the same for render, run and chat."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from returns.result import Failure, Result, Success
+
+from promptkit import BlockingEngine, Catalog, Message, OutputContract, RunRequest
+from promptkit._cli.arguments import Assignment, File, Text, as_text, inline, missing, read_assignments
+from promptkit._cli.exits import FailedError, WrongUseError
+from promptkit._cli.user_files import ReadFiles, read_file, read_stdin, text_of
+from promptkit.errors import InvalidRequestError, PromptKitError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from promptkit import Input, Observer, PromptDefinition
+
+
+class Typed(NamedTuple):
+    """What was typed about a request, as it was typed."""
+
+    prompt_id: str
+    variables: Sequence[str] = ()
+    json_variables: Sequence[str] = ()
+    inputs: Sequence[str] = ()
+    messages: Sequence[str] = ()
+    profile: str | None = None
+    session_id: str | None = None
+    output: str | None = None
+    schema: str | None = None
+    max_repairs: int | None = None
+
+
+class Asked(NamedTuple):
+    """A request, an engine that can read its inputs, and what to type for the names that were not given."""
+
+    request: RunRequest
+    engine: BlockingEngine
+    missing: tuple[str, ...]
+
+
+def contract_of(typed: Typed, prompts_own: OutputContract) -> Result[OutputContract | None, str]:
+    """Give the contract that the options ask for; None when they leave the prompt's own as it is."""
+    kind, schema, repairs = typed.output, typed.schema, typed.max_repairs
+    if kind not in {None, "text", "json"}:
+        return Failure(f"--output {kind!r} is not there: type --output text or --output json, or --schema ID")
+    if schema is not None:
+        if kind == "text":
+            return Failure("--schema is given, and --output is text: leave one of them out")
+        return Success(OutputContract(kind="json_schema", schema=schema, max_repairs=repairs or 0))
+    if kind is None and repairs is None:
+        return Success(None)
+    if kind == "text" or (kind is None and prompts_own.kind == "text"):
+        if repairs:
+            return Failure("--max-repairs is given, and a text is never invalid: add --output json or --schema ID")
+        return Success(OutputContract())
+    if kind == "json":
+        return Success(OutputContract(kind="json", max_repairs=repairs or 0))
+    return Success(msgspec.structs.replace(prompts_own, max_repairs=repairs or 0))
+
+
+def asked(catalog: Catalog, typed: Typed, observer: Observer | None = None, *, capture: bool = False) -> Asked:
+    """Make the request. Reads the files and the stream that are named in it.
+
+    Raises WrongUseError and FailedError; what the engine itself has to say about a request is said by ``prepare``.
+    """
+    found = or_wrong_use(read_assignments(typed.variables, typed.json_variables, typed.inputs))
+    prompt = catalog.prompts.get(typed.prompt_id)
+    inputs, contents = _inputs(found, prompt)
+    encoding = sys.getfilesystemencoding()
+    request = RunRequest(
+        prompt_id=as_text(typed.prompt_id, encoding),
+        variables={each.name: _variable(each) for each in found if each.option != "--input"} if prompt else {},
+        inputs=inputs,
+        profile=typed.profile,
+        output=None if prompt is None else or_wrong_use(contract_of(typed, prompt.output)),
+        session_id=None if typed.session_id is None else as_text(typed.session_id, encoding),
+        appended_messages=tuple(Message(role="user", content=as_text(text, encoding)) for text in typed.messages),
+        observer=observer,
+        capture_exchange=capture,
+    )
+    engine = BlockingEngine(catalog, input_reader=ReadFiles(contents))
+    left = () if prompt is None else missing(prompt.variables, prompt.inputs, found)
+    return Asked(request, engine, left)
+
+
+def or_wrong_use(read: Result[Any, str]) -> Any:
+    """Give what was read. Raises WrongUseError with what to type."""
+    if isinstance(read, Failure):
+        raise WrongUseError(read.failure())
+    return read.unwrap()
+
+
+def hint_of(error: PromptKitError, left: Sequence[str]) -> str | None:
+    """Say what to type after an error of the request, if something was not given."""
+    return f"add {' '.join(left)}" if isinstance(error, InvalidRequestError) and left else None
+
+
+def _variable(each: Assignment) -> Any:
+    what = f"{each.option} {each.name}"
+    match each.source:
+        case Text(typed):
+            text = as_text(typed, sys.getfilesystemencoding())
+        case File(path):
+            text = text_of(read_file(path, what), f"{what}: {path}")
+        case _:
+            text = text_of(read_stdin(what), f"{what}: standard input")
+    if each.option == "--var":
+        return text
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        msg = f"{what} is not JSON ({error}): type a text in quotes of JSON, or give it with --var {each.name}=TEXT"
+        raise (WrongUseError if isinstance(each.source, Text) else FailedError)(msg) from None
+
+
+def _inputs(
+    found: Sequence[Assignment], prompt: PromptDefinition | None
+) -> tuple[Mapping[str, Input], Mapping[str, bytes]]:
+    """Read the inputs. One that the prompt does not declare is not read: the engine refuses it by its name."""
+    inputs: dict[str, Input] = {}
+    contents: dict[str, bytes] = {}
+    declared = () if prompt is None else prompt.inputs
+    for each in found:
+        if each.option != "--input":
+            continue
+        what = f"--input {each.name}"
+        match each.source:
+            case File(path):
+                inputs[each.name] = Path(path)
+                if each.name in declared:
+                    contents[str(Path(path))] = read_file(path, what)
+            case _:
+                inputs[each.name] = inline(read_stdin(what)) if each.name in declared else ""
+    return inputs, contents

@@ -1,0 +1,20 @@
+"""What a shell completes: the ids of the catalog. Whatever goes wrong is no completion, and not a word."""
+
+from collections.abc import Callable
+
+import typer
+
+
+def ids_of(kind: str) -> Callable[[typer.Context, str], list[str]]:
+    """Give the completion of the ids of "prompts", "profiles", "backends" or "schemas"."""
+
+    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
+        from promptkit._cli.catalog_folder import opened_catalog
+
+        try:
+            known = getattr(opened_catalog(ctx.params.get("catalog")), kind)
+        except Exception:  # noqa: BLE001  # a shell shows what is said here in the middle of the line
+            return []
+        return sorted(name for name in known if name.startswith(incomplete))
+
+    return complete

@@ -1,0 +1,49 @@
+"""The exit status of the command: what each one means, and which one an error ends with."""
+
+from __future__ import annotations
+
+from promptkit.errors import InputError, InvalidRequestError
+
+DONE = 0
+FAILED = 1  # a backend's error, faults in a catalog, a file that cannot be read
+WRONG_USE = 2  # an unknown id, a missing variable, a bad option: type something else
+INVALID_OUTPUT = 3  # the model answered, and not as its contract asks
+CANCELLED = 130  # 128 and SIGINT, as shells say it
+NOBODY_READS = 141  # 128 and SIGPIPE: what reads stdout has closed it
+
+
+class StopError(Exception):
+    """Ends a command with a sentence on stderr."""
+
+    exit_status = FAILED
+
+
+class FailedError(StopError):
+    """The command was right, and the work failed."""
+
+
+class WrongUseError(StopError):
+    """The command asks for something that there is not; the sentence says what to type."""
+
+    exit_status = WRONG_USE
+
+
+class NobodyReadsError(Exception):
+    """What reads stdout has closed it: nothing is left to do, and nothing to say."""
+
+
+def exit_of(error: BaseException) -> int:
+    """Say what a command ends with after an error."""
+    match error:
+        case StopError():
+            return error.exit_status
+        case KeyboardInterrupt():
+            return CANCELLED
+        case NobodyReadsError():
+            return NOBODY_READS
+        case InputError():
+            return FAILED  # a file, and not how the command was typed
+        case InvalidRequestError():
+            return WRONG_USE
+        case _:
+            return FAILED

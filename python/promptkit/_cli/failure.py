@@ -1,0 +1,64 @@
+"""How an error is told: as sentences for people, or as one JSON object."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from promptkit.errors import CapacityError, GenerationError, InvalidConfigError, OutputInvalidError, PromptKitError
+
+if TYPE_CHECKING:
+    from promptkit import TokenUsage
+
+COUNTS = ("input", "output", "cache_read", "cache_write", "reasoning")
+OF_BACKENDS = ("transient", "status", "provider_code", "retry_after", "response_id")
+OF_CAPACITY = ("backend", "running", "waiting", "max_concurrency", "max_waiting", "reason")
+
+
+def usage_text(usage: TokenUsage) -> str:
+    """Give the counts that say something in one line; input and output are always named."""
+    counts = {name: getattr(usage, f"{name}_tokens") for name in COUNTS}
+    shown = [name for name in COUNTS if name in {"input", "output"} or counts[name].value]
+    return ", ".join(f"{counts[name]} {name.replace('_', ' ')}" for name in shown) + " tokens"
+
+
+def counted(number: int, noun: str) -> str:
+    """Give a number with its noun.
+
+    >>> counted(1, "attempt"), counted(2, "attempt")
+    ('1 attempt', '2 attempts')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def sentence_of(error: BaseException) -> str:
+    """Give what is said about an error."""
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error) or type(error).__name__
+
+
+def note_of(error: BaseException) -> str | None:
+    """Say what a run that failed has cost; None where nothing was sent."""
+    attempts = getattr(error, "attempts", None)
+    if not isinstance(error, PromptKitError) or not attempts:
+        return None
+    usage = "" if error.usage is None else f", and used {usage_text(error.usage)}"
+    return f"the run made {counted(attempts, 'attempt')}{usage}"
+
+
+def object_of(error: BaseException, hint: str | None = None) -> dict[str, Any]:
+    """Give what is known of an error, to be encoded."""
+    told: dict[str, Any] = {"type": type(error).__name__, "message": sentence_of(error)}
+    if hint is not None:
+        told["hint"] = hint
+    if isinstance(error, PromptKitError):
+        told |= {name: getattr(error, name) for name in ("run_id", "parent_run_id", "attempts", "usage")}
+    if isinstance(error, InvalidConfigError):
+        told["faults"] = error.faults
+    if isinstance(error, OutputInvalidError):
+        told["violations"] = error.violations
+    if isinstance(error, GenerationError):
+        told |= {name: getattr(error, name) for name in OF_BACKENDS}
+    if isinstance(error, CapacityError):
+        told |= {name: getattr(error, name) for name in OF_CAPACITY}
+    return {"error": told}

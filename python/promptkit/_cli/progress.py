@@ -1,0 +1,137 @@
+"""A sign of life on stderr while a model works: what is waited for, and for how long already."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from promptkit import AttemptFinished, RetryDelayed, RunStarted
+from promptkit._cli.streams import Streams, console_on, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from rich.console import RenderableType
+    from rich.live import Live
+
+    from promptkit import ExecutionEvent
+
+EMBEDDED = "promptkit.embedded"  # the logger that tells about the download of the embedded model
+
+
+class State(NamedTuple):
+    """What is known of a run that goes on: which attempt, and the wait before it, if there is one."""
+
+    attempt: int = 1
+    purpose: str = ""
+    delay: float = 0.0
+    source: str = ""
+    fetching: str = ""
+
+
+def after(state: State, event: ExecutionEvent) -> State:
+    """Give the state after an event."""
+    match event:
+        case RunStarted():
+            return State(fetching=state.fetching)
+        case AttemptFinished(outcome="completed"):
+            return State(attempt=event.attempt + 1, purpose="repair")
+        case AttemptFinished():
+            return State(attempt=event.attempt + 1)
+        case RetryDelayed():
+            return State(attempt=event.attempt + 1, delay=event.delay, source=event.source)
+        case _:
+            return state
+
+
+def line_of(prompt_id: str, state: State, elapsed: float, since: float) -> str:
+    """Write the line. ``elapsed`` are the seconds of the whole, ``since`` those since the last event.
+
+    >>> line_of("ask", State(attempt=2, delay=3.0, source="retry_after"), 4.0, 1.0)
+    'ask  4 s  waiting 2.0 s, as the server asks, then attempt 2'
+    """
+    parts = [prompt_id, f"{elapsed:.0f} s"]
+    if state.fetching:
+        parts.append(state.fetching)
+    elif since < state.delay:
+        asks = ", as the server asks" if state.source == "retry_after" else ""
+        parts.append(f"waiting {state.delay - since:.1f} s{asks}, then attempt {state.attempt}")
+    elif state.attempt > 1:
+        parts.append(f"attempt {state.attempt}" + (", a repair" if state.purpose == "repair" else ""))
+    return "  ".join(parts)
+
+
+class Progress:
+    """Shows the line from entry to exit, on a terminal that can draw over it; elsewhere nothing.
+
+    The download of the embedded model is told in any case: nobody should wait for 100 MB without a word.
+    """
+
+    def __init__(self, streams: Streams, prompt_id: str) -> None:
+        self._streams = streams
+        self._prompt_id = visible(prompt_id)
+        self._state = State()
+        self._began = self._changed = time.monotonic()
+        self._lock = threading.Lock()
+        self._live = self._drawn() if streams.err.live else None
+        self._logged = _Logged(self._fetching)
+
+    def observe(self, event: ExecutionEvent) -> None:
+        """Take an event; the loop's thread calls this."""
+        with self._lock:
+            self._state = after(self._state, event)
+            self._changed = time.monotonic()
+
+    def __enter__(self) -> Self:
+        """Begin to show the line."""
+        logger = logging.getLogger(EMBEDDED)
+        logger.addHandler(self._logged)
+        logger.propagate = False
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take the line away."""
+        if self._live is not None:
+            self._live.stop()
+        logger = logging.getLogger(EMBEDDED)
+        logger.removeHandler(self._logged)
+        logger.propagate = True
+
+    def _fetching(self, sentence: str) -> None:
+        if self._live is None:
+            self._streams.say(sentence)
+            return
+        with self._lock:
+            self._state = self._state._replace(fetching=sentence if sentence.startswith("fetching") else "")
+
+    def _drawn(self) -> Live:
+        from rich.live import Live
+
+        console = console_on(sys.stderr, self._streams.err)
+        return Live(console=console, transient=True, refresh_per_second=8, get_renderable=self._line)
+
+    def _line(self) -> RenderableType:
+        from rich.text import Text
+
+        now = time.monotonic()
+        with self._lock:
+            state, changed = self._state, self._changed
+        text = line_of(self._prompt_id, state, now - self._began, now - changed)
+        return Text(text, style="dim", no_wrap=True, overflow="ellipsis")
+
+
+class _Logged(logging.Handler):
+    def __init__(self, told: Callable[[str], None]) -> None:
+        super().__init__()
+        self._told = told
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._told(record.getMessage())

@@ -1,0 +1,104 @@
+"""``promptkit run``: one prompt, one answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from promptkit import compose_observers
+from promptkit._cli.asking import Typed, asked, hint_of
+from promptkit._cli.catalog_folder import opened_catalog
+from promptkit._cli.exits import DONE, FAILED, INVALID_OUTPUT
+from promptkit._cli.failure import counted, usage_text
+from promptkit._cli.progress import Progress
+from promptkit._cli.streams import DIM, Streams
+from promptkit._cli.trace import Trace
+from promptkit.errors import PromptKitError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from promptkit import Catalog, RunResult
+    from promptkit._cli.asking import Asked
+
+
+def run(
+    typed: Typed,
+    *,
+    catalog: Path | None,
+    timeout: float | None,
+    trace: Path | None,
+    json: bool,
+    verbose: bool,
+    streams: Streams,
+) -> int:
+    """Run the prompt, write the answer, and give the exit status."""
+    opened = opened_catalog(catalog)
+    if trace is None:
+        result, lost = _answer(opened, typed, timeout, None, streams), None
+    else:
+        with Trace(trace) as written:
+            result = _answer(opened, typed, timeout, written, streams)
+        lost = written.failure
+    if json:
+        streams.json(result)
+    else:
+        streams.result(result.raw_output)
+        _tell(result, streams, verbose=verbose)
+    if lost is not None:
+        streams.error(lost)
+    return exit_of_result(result) or (DONE if lost is None else FAILED)
+
+
+def exit_of_result(result: RunResult) -> int:
+    """Say what a run that completed ends with."""
+    return INVALID_OUTPUT if result.validation.status == "invalid" else DONE
+
+
+def summary_of(result: RunResult) -> str:
+    """Say in one line what a run was and used."""
+    parts = [result.model, usage_text(result.usage), f"{result.timing.duration:.1f} s"]
+    if result.attempts > 1:
+        retries, repairs = result.transient_retries, result.repair_calls
+        of = [counted(retries, "retry").replace("rys", "ries")] if retries else []
+        of += [counted(repairs, "repair")] if repairs else []
+        parts.append(f"{counted(result.attempts, 'attempt')} ({', '.join(of)})")
+    return " · ".join(parts)
+
+
+def notes_of(result: RunResult) -> tuple[str, ...]:
+    """Say what a reader of the answer has to know about it."""
+    notes = []
+    if result.refusal is not None:
+        notes.append(f"note: the model refused: {result.refusal}")
+    if result.finish_reason == "length":
+        remedy = f"raise max_output_tokens of the profile {result.profile!r}"
+        notes.append(f"note: the answer was cut off (finish_reason length): {remedy}")
+    return tuple(notes)
+
+
+def _answer(catalog: Catalog, typed: Typed, timeout: float | None, trace: Trace | None, streams: Streams) -> RunResult:
+    with Progress(streams, typed.prompt_id) as progress:
+        ready = asked(catalog, typed, compose_observers(trace, progress.observe))
+        with ready.engine:
+            return _run(ready, timeout)
+
+
+def _run(ready: Asked, timeout: float | None) -> RunResult:
+    try:
+        return ready.engine.run(ready.request, timeout=timeout)
+    except PromptKitError as error:
+        hint = hint_of(error, ready.missing)
+        if hint is not None:
+            error.add_note(hint)
+        raise
+
+
+def _tell(result: RunResult, streams: Streams, *, verbose: bool) -> None:
+    for note in notes_of(result):
+        streams.say(note)
+    if result.validation.status == "invalid":
+        streams.error("the output is invalid under its contract:")
+        for violation in result.validation.violations:
+            streams.say(f"  {violation.pointer or 'the whole'}: {violation.message}")
+    if verbose or streams.err.terminal:
+        streams.say(summary_of(result), DIM)

@@ -1,0 +1,200 @@
+"""Standard output and standard error: what each can show, and how text reaches it.
+
+What is piped is UTF-8 whatever the locale, as with git and curl: a pipe has no encoding, and JSON is UTF-8. A terminal
+gets its own encoding, with what that lacks escaped, and control characters made visible: a model, or whoever wrote what
+it read, could otherwise move the cursor, rename the window or fill the clipboard.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+
+from promptkit._cli.exits import FailedError, NobodyReadsError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rich.console import Console, RenderableType
+
+BOLD = "1"
+DIM = "2"
+RED = "31"
+GREEN = "32"
+YELLOW = "33"
+PLAIN = ""
+
+WIDE = 1_000_000  # a pipe has no width: nothing is folded for it
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]|\r(?!\n)")
+
+
+class Facts(NamedTuple):
+    """What a stream can show. ``live`` says whether lines can be drawn over, which a dumb terminal cannot."""
+
+    terminal: bool
+    live: bool
+    colour: bool
+    encoding: str
+    width: int
+
+
+def facts_of(*, terminal: bool, encoding: str, columns: int, environ: Mapping[str, str], no_color: bool) -> Facts:
+    """Decide what a stream can show. NO_COLOR counts when it is not empty (no-color.org)."""
+    live = terminal and environ.get("TERM", "") != "dumb"
+    return Facts(
+        terminal=terminal,
+        live=live,
+        colour=live and not no_color and not environ.get("NO_COLOR"),
+        encoding=encoding if terminal else "utf-8",
+        width=max(20, columns) if terminal else WIDE,
+    )
+
+
+def visible(text: str) -> str:
+    r"""Write control characters as escapes, but for tabs and ends of lines.
+
+    >>> visible("red: \x1b[31m")
+    'red: \\x1b[31m'
+    """
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def styled(text: str, style: str, facts: Facts) -> str:
+    """Colour a text, where there is colour, and make it safe to show."""
+    shown = visible(text)
+    return f"\x1b[{style}m{shown}\x1b[0m" if style and facts.colour and shown else shown
+
+
+def encoded(text: str, facts: Facts) -> bytes:
+    """Give the bytes for a stream; what its encoding lacks is escaped."""
+    return text.encode(facts.encoding, "backslashreplace")
+
+
+class Streams:
+    """The two streams of a command. Results go to ``out``, all else to ``err``."""
+
+    def __init__(self, *, no_color: bool = False) -> None:
+        self.out = _facts(sys.stdout, no_color=no_color)
+        self.err = _facts(sys.stderr, no_color=no_color)
+
+    def result(self, text: str, *, end: str = "\n") -> None:
+        """Write a part of the result; on a terminal, control characters are made visible."""
+        self._out(encoded((visible(text) if self.out.terminal else text) + end, self.out))
+
+    def drawing(self, text: str) -> None:
+        """Write a part of the result that has its colours already."""
+        self._out(encoded(text, self.out))
+
+    def json(self, value: Any) -> None:
+        """Write a value as one line of JSON."""
+        self._out(encoded(json_line(value), self.out))
+
+    def say(self, text: str, style: str = PLAIN) -> None:
+        """Tell something that is no result, on stderr."""
+        self._err(encoded(styled(text, style, self.err) + "\n", self.err))
+
+    def error(self, message: str) -> None:
+        """Tell what went wrong."""
+        self._err(encoded(f"{styled('error:', RED, self.err)} {visible(message)}\n", self.err))
+
+    def json_error(self, value: Any) -> None:
+        """Tell what went wrong as one line of JSON."""
+        self._err(encoded(json_line(value), self.err))
+
+    def drawn(self, what: RenderableType) -> str:
+        """Draw something of rich for stdout. What is in it must be ``visible``."""
+        target = _Drawing() if self.out.encoding.lower().startswith("utf") else _AsciiDrawing()
+        console = console_on(target, self.out)
+        console.print(what)
+        return "".join(f"{line.rstrip()}\n" for line in target.getvalue().splitlines())
+
+    def _out(self, data: bytes) -> None:
+        if sys.stdout is None:  # closed before the program began
+            msg = "there is no standard output to write to"
+            raise FailedError(msg)
+        try:
+            _write(sys.stdout, data)
+        except BrokenPipeError:
+            _to_nowhere(sys.stdout)
+            raise NobodyReadsError from None
+        except OSError as error:
+            _to_nowhere(sys.stdout)
+            msg = f"the result cannot be written to standard output: {error.strerror or type(error).__name__}"
+            raise FailedError(msg) from None
+
+    @staticmethod
+    def _err(data: bytes) -> None:
+        if sys.stderr is None:
+            return
+        try:
+            _write(sys.stderr, data)
+        except OSError:
+            _to_nowhere(sys.stderr)  # nobody is left who could be told
+
+
+class _Drawing(io.StringIO):
+    encoding = "utf-8"
+
+
+class _AsciiDrawing(io.StringIO):
+    encoding = "ascii"
+
+
+def console_on(file: TextIO, facts: Facts) -> Console:
+    """Make a console of rich that does what the facts say, whatever rich would find out itself."""
+    from rich.console import Console
+
+    return Console(
+        file=file,
+        width=min(facts.width, 10_000),
+        force_terminal=facts.live,
+        color_system="standard" if facts.colour else None,
+        no_color=not facts.colour,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+    )
+
+
+def json_line(value: Any) -> str:
+    """Encode a value as one line."""
+    import msgspec
+
+    return msgspec.json.encode(value).decode() + "\n"
+
+
+def _facts(stream: TextIO | None, *, no_color: bool) -> Facts:
+    terminal = stream is not None and stream.isatty()
+    return facts_of(
+        terminal=terminal,
+        encoding=(stream.encoding if stream is not None else None) or "utf-8",
+        columns=shutil.get_terminal_size().columns if terminal else WIDE,
+        environ=os.environ,
+        no_color=no_color or (terminal and os.name == "nt" and _old_windows()),
+    )
+
+
+def _old_windows() -> bool:
+    from rich.console import detect_legacy_windows
+
+    return detect_legacy_windows()
+
+
+def _write(stream: TextIO, data: bytes) -> None:
+    stream.flush()
+    stream.buffer.write(data)
+    stream.buffer.flush()
+
+
+def _to_nowhere(stream: TextIO) -> None:
+    """Let what Python still holds for a stream go nowhere: it would complain at its end."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
