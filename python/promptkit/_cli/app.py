@@ -4,11 +4,13 @@ Each command is a function of its own file, and imported only when it is called.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from promptkit._cli.exits import CANCELLED, DONE, FAILED, WRONG_USE, NobodyReadsError, StopError, exit_of
+from promptkit._cli.completion import ids_of_kind, kinds
+from promptkit._cli.exits import CANCELLED, DONE, FAILED, WRONG_USE, NobodyReadsError, RefusedError, StopError, exit_of
 from promptkit._cli.failure import note_of, object_of, sentence_of
 from promptkit._cli.options import (
     CatalogOption,
@@ -69,6 +71,97 @@ def promptkit(
     """Run configured prompts against language models."""
 
 
+@app.command(epilog=examples("promptkit init my-prompts", "promptkit init ."))
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write into; made if it is not there.")],
+    *,
+    json: JsonOption = False,
+    no_color: NoColorOption = False,
+) -> int:
+    """Make a starter: a small catalog that runs, and a program. Nothing is ever overwritten."""
+    from promptkit._cli.init import init
+
+    return init(folder, json=json, streams=Streams(no_color=no_color))
+
+
+@app.command(epilog=examples("promptkit check", "promptkit check my-prompts", "promptkit check --json | jq .faults"))
+def check(
+    folder: Annotated[Path | None, typer.Argument(metavar="[DIR]", help="The same as --catalog.")] = None,
+    *,
+    catalog: CatalogOption = None,
+    json: JsonOption = False,
+    no_color: NoColorOption = False,
+) -> int:
+    """Say everything that is wrong with a catalog; the exit status is 1 if anything is."""
+    from promptkit._cli.check import check
+
+    return check(folder or catalog, json=json, streams=Streams(no_color=no_color))
+
+
+@app.command(epilog=examples("promptkit show", "promptkit show prompts", "promptkit show profile talk --json"))
+def show(
+    kind: Annotated[
+        str | None,
+        typer.Argument(metavar="[prompt|profile|backend]", help="What to show.", autocompletion=kinds),
+    ] = None,
+    identifier: Annotated[
+        str | None,
+        typer.Argument(metavar="[ID]", help="Which one; without it all are listed.", autocompletion=ids_of_kind),
+    ] = None,
+    *,
+    catalog: CatalogOption = None,
+    json: JsonOption = False,
+    no_color: NoColorOption = False,
+) -> int:
+    """Show what there is in a catalog, or one prompt, profile or backend."""
+    from promptkit._cli.show import show
+
+    return show(kind, identifier, catalog=catalog, json=json, streams=Streams(no_color=no_color))
+
+
+@app.command(
+    epilog=examples(
+        "promptkit render ask --var question=Why?",
+        "promptkit render read --input letter=letter.txt --var question=@question.txt -v",
+        "promptkit render ask --var question=Why? --json | jq .messages",
+    )
+)
+def render(
+    prompt_id: PromptArgument,
+    *,
+    var: VarOption = None,
+    json_var: JsonVarOption = None,
+    inputs: InputOption = None,
+    message: MessageOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = None,
+    schema: SchemaOption = None,
+    max_repairs: RepairsOption = None,
+    session_id: SessionOption = None,
+    catalog: CatalogOption = None,
+    json: JsonOption = False,
+    verbose: VerboseOption = False,
+    no_color: NoColorOption = False,
+) -> int:
+    """Show the exact messages and hashes of a run; nothing is sent."""
+    from promptkit._cli.asking import Typed
+    from promptkit._cli.render import render
+
+    typed = Typed(
+        prompt_id,
+        var or (),
+        json_var or (),
+        inputs or (),
+        message or (),
+        profile,
+        session_id,
+        output,
+        schema,
+        max_repairs,
+    )
+    return render(typed, catalog=catalog, json=json, verbose=verbose, streams=Streams(no_color=no_color))
+
+
 @app.command(
     epilog=examples(
         "promptkit run ask --var question='Why is the sky blue?'",
@@ -115,6 +208,19 @@ def run(
     return run(typed, catalog=catalog, timeout=timeout, trace=trace, json=json, verbose=verbose, streams=streams)
 
 
+@app.command(epilog=examples("promptkit demo", "promptkit demo --json | jq .usage"))
+def demo(
+    *,
+    trace: TraceOption = None,
+    json: JsonOption = False,
+    no_color: NoColorOption = False,
+) -> int:
+    """Hold a short conversation with a small model inside this process: branches, their tree, what they used."""
+    from promptkit._cli.demo import demo
+
+    return demo(trace=trace, json=json, streams=Streams(no_color=no_color))
+
+
 def invoke(argv: Sequence[str]) -> int:
     """Run one command, tell what went wrong, and give the exit status."""
     asked = _before_dashes(argv)
@@ -143,12 +249,11 @@ def _told(error: Exception, streams: Streams, *, json: bool) -> int:
         status = WRONG_USE if error.exit_code == WRONG_USE else FAILED
         message, hint = error.format_message(), _where_help_is(error)
     else:
-        hints: list[str] = getattr(error, "__notes__", [])
-        status, message, hint = exit_of(error), sentence_of(error), hints[-1] if hints else None
-        if hint and hint.startswith("add --"):
-            status = WRONG_USE
+        status, message = exit_of(error), sentence_of(error)
+        hint = error.hint if isinstance(error, RefusedError) else None
+        error = error.refusal if isinstance(error, RefusedError) else error
     if json:
-        streams.json_error(object_of(error, hint))
+        streams.json_error(object_of(error, message, hint))
         return status
     streams.error(message)
     if hint is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,12 +12,12 @@ from returns.result import Failure, Result, Success
 
 from promptkit import BlockingEngine, Catalog, Message, OutputContract, RunRequest
 from promptkit._cli.arguments import Assignment, File, Text, as_text, inline, missing, read_assignments
-from promptkit._cli.exits import FailedError, WrongUseError
+from promptkit._cli.exits import FailedError, RefusedError, WrongUseError
 from promptkit._cli.user_files import ReadFiles, read_file, read_stdin, text_of
-from promptkit.errors import InvalidRequestError, PromptKitError
+from promptkit.errors import InputError, InvalidRequestError, PromptKitError, TemplateError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from promptkit import Input, Observer, PromptDefinition
 
@@ -37,11 +38,15 @@ class Typed(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A request, an engine that can read its inputs, and what to type for the names that were not given."""
+    """A request, an engine that can read its inputs, and what to type for the names that were not given.
+
+    ``attached`` are the inputs that the prompt cannot do without.
+    """
 
     request: RunRequest
     engine: BlockingEngine
     missing: tuple[str, ...]
+    attached: tuple[str, ...]
 
 
 def contract_of(typed: Typed, prompts_own: OutputContract) -> Result[OutputContract | None, str]:
@@ -85,8 +90,10 @@ def asked(catalog: Catalog, typed: Typed, observer: Observer | None = None, *, c
         capture_exchange=capture,
     )
     engine = BlockingEngine(catalog, input_reader=ReadFiles(contents))
-    left = () if prompt is None else missing(prompt.variables, prompt.inputs, found)
-    return Asked(request, engine, left)
+    if prompt is None:
+        return Asked(request, engine, (), ())
+    attached = tuple(name for message in prompt.messages for name in message.attachments)
+    return Asked(request, engine, missing(prompt.variables, prompt.inputs, found), attached)
 
 
 def or_wrong_use(read: Result[Any, str]) -> Any:
@@ -96,9 +103,23 @@ def or_wrong_use(read: Result[Any, str]) -> Any:
     return read.unwrap()
 
 
-def hint_of(error: PromptKitError, left: Sequence[str]) -> str | None:
-    """Say what to type after an error of the request, if something was not given."""
-    return f"add {' '.join(left)}" if isinstance(error, InvalidRequestError) and left else None
+def hint_of(error: PromptKitError, left: Sequence[str], attached: Sequence[str] = ()) -> str | None:
+    """Say what was not given, if that explains the error. ``attached`` are the inputs that have to be given."""
+    unattached = [each for each in left if each in {f"--input {name}=FILE" for name in attached}]
+    explains = bool(unattached) if isinstance(error, InputError) else isinstance(error, TemplateError)
+    return f"not given: {' '.join(left)}" if explains and left else None
+
+
+@contextlib.contextmanager
+def refusals(ask: Asked) -> Iterator[None]:
+    """Add to what the engine refuses what there is to type. Raises RefusedError."""
+    try:
+        yield
+    except InvalidRequestError as error:
+        hint = hint_of(error, ask.missing, ask.attached)
+        if hint is None:
+            raise
+        raise RefusedError(error, hint) from None
 
 
 def _variable(each: Assignment) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from promptkit.errors import InputError, InvalidRequestError
+from promptkit.errors import InputError, InvalidRequestError, PromptKitError
 
 DONE = 0
 FAILED = 1  # a backend's error, faults in a catalog, a file that cannot be read
@@ -26,6 +26,16 @@ class WrongUseError(StopError):
     """The command asks for something that there is not; the sentence says what to type."""
 
     exit_status = WRONG_USE
+
+
+class RefusedError(WrongUseError):
+    """The engine refused the request, and it is known what to type instead."""
+
+    def __init__(self, refusal: PromptKitError, hint: str) -> None:
+        """Hold what the engine said, and what to type."""
+        super().__init__(str(refusal))
+        self.refusal = refusal
+        self.hint = hint
 
 
 class NobodyReadsError(Exception):

@@ -46,9 +46,9 @@ def note_of(error: BaseException) -> str | None:
     return f"the run made {counted(attempts, 'attempt')}{usage}"
 
 
-def object_of(error: BaseException, hint: str | None = None) -> dict[str, Any]:
+def object_of(error: BaseException, message: str, hint: str | None = None) -> dict[str, Any]:
     """Give what is known of an error, to be encoded."""
-    told: dict[str, Any] = {"type": type(error).__name__, "message": sentence_of(error)}
+    told: dict[str, Any] = {"type": type(error).__name__, "message": message}
     if hint is not None:
         told["hint"] = hint
     if isinstance(error, PromptKitError):

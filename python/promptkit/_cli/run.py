@@ -5,20 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from promptkit import compose_observers
-from promptkit._cli.asking import Typed, asked, hint_of
+from promptkit._cli.asking import Typed, asked, refusals
 from promptkit._cli.catalog_folder import opened_catalog
 from promptkit._cli.exits import DONE, FAILED, INVALID_OUTPUT
 from promptkit._cli.failure import counted, usage_text
 from promptkit._cli.progress import Progress
 from promptkit._cli.streams import DIM, Streams
 from promptkit._cli.trace import Trace
-from promptkit.errors import PromptKitError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from promptkit import Catalog, RunResult
-    from promptkit._cli.asking import Asked
 
 
 def run(
@@ -78,19 +76,9 @@ def notes_of(result: RunResult) -> tuple[str, ...]:
 
 def _answer(catalog: Catalog, typed: Typed, timeout: float | None, trace: Trace | None, streams: Streams) -> RunResult:
     with Progress(streams, typed.prompt_id) as progress:
-        ready = asked(catalog, typed, compose_observers(trace, progress.observe))
-        with ready.engine:
-            return _run(ready, timeout)
-
-
-def _run(ready: Asked, timeout: float | None) -> RunResult:
-    try:
-        return ready.engine.run(ready.request, timeout=timeout)
-    except PromptKitError as error:
-        hint = hint_of(error, ready.missing)
-        if hint is not None:
-            error.add_note(hint)
-        raise
+        ask = asked(catalog, typed, compose_observers(trace, progress.observe))
+        with ask.engine, refusals(ask):
+            return ask.engine.run(ask.request, timeout=timeout)
 
 
 def _tell(result: RunResult, streams: Streams, *, verbose: bool) -> None:

@@ -82,9 +82,9 @@ class Streams:
         self.out = _facts(sys.stdout, no_color=no_color)
         self.err = _facts(sys.stderr, no_color=no_color)
 
-    def result(self, text: str, *, end: str = "\n") -> None:
-        """Write a part of the result; on a terminal, control characters are made visible."""
-        self._out(encoded((visible(text) if self.out.terminal else text) + end, self.out))
+    def result(self, text: str, style: str = PLAIN) -> None:
+        """Write a part of the result and a newline; on a terminal, control characters are made visible."""
+        self._out(encoded((styled(text, style, self.out) if self.out.terminal else text) + "\n", self.out))
 
     def drawing(self, text: str) -> None:
         """Write a part of the result that has its colours already."""
