@@ -3,6 +3,7 @@
 Each command is a function of its own file, and imported only when it is called.
 """
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -226,7 +227,9 @@ def invoke(argv: Sequence[str]) -> int:
     asked = _before_dashes(argv)
     streams = Streams(no_color="--no-color" in asked)
     try:
-        ended: Any = typer.main.get_command(app).main(list(argv), prog_name="promptkit", standalone_mode=False)
+        ended: Any = typer.main.get_command(app).main(
+            list(argv), prog_name="promptkit", standalone_mode=False, terminal_width=_width()
+        )
     except KeyboardInterrupt:
         ended = CANCELLED
     except NobodyReadsError as error:
@@ -238,6 +241,11 @@ def invoke(argv: Sequence[str]) -> int:
     if ended == CANCELLED:
         streams.say("cancelled")
     return ended if isinstance(ended, int) else DONE
+
+
+def _width() -> int:
+    # That of the terminal, where typer would not go below 50.
+    return max(20, min(shutil.get_terminal_size().columns, 100) - 2)
 
 
 def _before_dashes(argv: Sequence[str]) -> Sequence[str]:

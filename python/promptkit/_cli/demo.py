@@ -116,7 +116,7 @@ def _conversation(
         said.append(Said(_run(engine, request, observer, streams), step.question))
         if not quiet:
             took = f"{said[-1].result.timing.duration:.1f} s"
-            streams.result(f"{line_of(said[-1])} ({took})")
+            streams.drawing(streams.drawn(visible(f"{line_of(said[-1])} ({took})")))
     return said
 
 

@@ -75,7 +75,7 @@ class Progress:
         self._streams = streams
         self._prompt_id = visible(prompt_id)
         self._state = State()
-        self._began = self._changed = time.monotonic()
+        self._began = self._changed = 0.0
         self._lock = threading.Lock()
         self._live = self._drawn() if streams.err.live else None
         self._logged = _Logged(self._fetching)
@@ -88,6 +88,7 @@ class Progress:
 
     def __enter__(self) -> Self:
         """Begin to show the line."""
+        self._began = self._changed = time.monotonic()
         logger = logging.getLogger(EMBEDDED)
         logger.addHandler(self._logged)
         logger.propagate = False
@@ -116,7 +117,14 @@ class Progress:
         from rich.live import Live
 
         console = console_on(sys.stderr, self._streams.err)
-        return Live(console=console, transient=True, refresh_per_second=8, get_renderable=self._line)
+        return Live(
+            console=console,
+            transient=True,
+            refresh_per_second=8,
+            get_renderable=self._line,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
 
     def _line(self) -> RenderableType:
         from rich.text import Text

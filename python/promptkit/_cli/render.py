@@ -37,7 +37,7 @@ def render(typed: Typed, *, catalog: Path | None, json: bool, verbose: bool, str
         streams.result(f"{name:<12} {value}", DIM)
     if verbose:
         streams.result("")
-        streams.drawing(streams.drawn(settings_table(prepared.settings)))
+        streams.drawing(streams.drawn(settings_table(prepared.settings, streams.out.width)))
     return DONE
 
 

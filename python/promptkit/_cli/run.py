@@ -75,10 +75,10 @@ def notes_of(result: RunResult) -> tuple[str, ...]:
 
 
 def _answer(catalog: Catalog, typed: Typed, timeout: float | None, trace: Trace | None, streams: Streams) -> RunResult:
-    with Progress(streams, typed.prompt_id) as progress:
-        ask = asked(catalog, typed, compose_observers(trace, progress.observe))
-        with ask.engine, refusals(ask):
-            return ask.engine.run(ask.request, timeout=timeout)
+    progress = Progress(streams, typed.prompt_id)
+    ask = asked(catalog, typed, compose_observers(trace, progress.observe))  # which may wait for standard input
+    with progress, ask.engine, refusals(ask):
+        return ask.engine.run(ask.request, timeout=timeout)
 
 
 def _tell(result: RunResult, streams: Streams, *, verbose: bool) -> None:

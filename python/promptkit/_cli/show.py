@@ -88,7 +88,9 @@ def _list(listed: dict[str, list[dict[str, str | None]]], streams: Streams) -> N
         if not rows:
             streams.result("none")
             continue
-        table = table_of(rows[0], [[value_text(cell) for cell in row.values()] for row in rows])
+        table = table_of(
+            list(rows[0]), [[value_text(cell) for cell in row.values()] for row in rows], streams.out.width
+        )
         streams.drawing(streams.drawn(table))
 
 
@@ -126,7 +128,9 @@ def _show_prompt(details: PromptDetails, streams: Streams) -> None:
 def _show_settings(details: ProfileDetails | BackendDetails, streams: Streams) -> None:
     fields: dict[str, Any] = msgspec.to_builtins(details)
     settings = fields.pop("settings", None)
+    for busy in ("running", "waiting"):  # nothing runs in this process
+        fields.pop(busy, None)
     streams.drawing(streams.drawn(pairs_of((name, value_text(value)) for name, value in fields.items())))
     if settings is not None:
         streams.result("")
-        streams.drawing(streams.drawn(settings_table(details.settings)))  # type: ignore[union-attr]
+        streams.drawing(streams.drawn(settings_table(details.settings, streams.out.width)))  # type: ignore[union-attr]
