@@ -222,6 +222,28 @@ def demo(
     return demo(trace=trace, json=json, streams=Streams(no_color=no_color))
 
 
+@app.command(
+    epilog=examples(
+        "promptkit run ask --var question=Why? --trace trace.jsonl",
+        "promptkit report trace.jsonl --output report.html",
+        "promptkit report trace.jsonl --json | jq .totals",
+    )
+)
+def report(
+    trace: Annotated[str, typer.Argument(metavar="TRACE", help="A file that --trace has written; - is stdin.")],
+    *,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to write the page, instead of stdout.")
+    ] = None,
+    json: JsonOption = False,
+    no_color: NoColorOption = False,
+) -> int:
+    """Make one page of HTML from a trace: timeline, tree of runs, usage. It needs no network and no scripts."""
+    from promptkit._cli.report import report
+
+    return report(trace, output=output, json=json, streams=Streams(no_color=no_color))
+
+
 def invoke(argv: Sequence[str]) -> int:
     """Run one command, tell what went wrong, and give the exit status."""
     asked = _before_dashes(argv)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import msgspec
 from returns.result import Failure, Result, Success
 
 if TYPE_CHECKING:
@@ -12,19 +13,19 @@ if TYPE_CHECKING:
 Option = Literal["--var", "--json-var", "--input"]
 
 
-class Text(NamedTuple):
+class Text(msgspec.Struct, frozen=True):
     """A value that was typed."""
 
     text: str
 
 
-class File(NamedTuple):
+class File(msgspec.Struct, frozen=True):
     """A value that is in a file, by its path as it was typed."""
 
     path: str
 
 
-class Stdin(NamedTuple):
+class Stdin(msgspec.Struct, frozen=True):
     """A value that comes from standard input."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from promptkit.errors import CapacityError, GenerationError, InvalidConfigError, OutputInvalidError, PromptKitError
+from promptkit.errors import CapacityError, GenerationError, OutputInvalidError, PromptKitError
 
 if TYPE_CHECKING:
     from promptkit import TokenUsage
@@ -53,8 +53,9 @@ def object_of(error: BaseException, message: str, hint: str | None = None) -> di
         told["hint"] = hint
     if isinstance(error, PromptKitError):
         told |= {name: getattr(error, name) for name in ("run_id", "parent_run_id", "attempts", "usage")}
-    if isinstance(error, InvalidConfigError):
-        told["faults"] = error.faults
+    faults = getattr(error, "faults", None)
+    if faults is not None:
+        told["faults"] = faults
     if isinstance(error, OutputInvalidError):
         told["violations"] = error.violations
     if isinstance(error, GenerationError):

@@ -23,7 +23,10 @@ class Trace:
         self._path = path
         self._failure: OSError | None = None
         try:
+            broken = _is_cut_off(path)
             self._file: IO[bytes] = path.open("ab", buffering=0)
+            if broken:
+                self._file.write(b"\n")
         except OSError as error:
             msg = f"--trace: {path} cannot be written: {error.strerror or type(error).__name__}; name another file"
             raise FailedError(msg) from None
@@ -54,3 +57,12 @@ class Trace:
             return None
         reason = self._failure.strerror or type(self._failure).__name__
         return f"--trace: {self._path} does not have all events: {reason}"
+
+
+def _is_cut_off(path: Path) -> bool:
+    """Say whether the last line of a file was not finished: what is appended must not become a part of it."""
+    if not path.is_file() or path.stat().st_size == 0:
+        return False
+    with path.open("rb") as file:
+        file.seek(-1, 2)
+        return file.read(1) != b"\n"

@@ -13,31 +13,32 @@ if TYPE_CHECKING:
     from os import PathLike
 
 MOST = 16 * 2**20  # what the engine takes of one input, when nothing else is said
+MOST_OF_A_TRACE = 2**30
 
 
-def read_file(path: str, what: str) -> bytes:
+def read_file(path: str, what: str, most: int = MOST) -> bytes:
     """Read a file, or a pipe that has the name of one. ``what`` is what it is for."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123  # Path changes names such as ./-
-            content = file.read(MOST + 1)
+            content = file.read(most + 1)
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         msg = f"{what}: {path} cannot be read: {reason}"
         raise FailedError(msg) from None
-    return _bounded(content, f"{what}: {path}")
+    return _bounded(content, f"{what}: {path}", most)
 
 
-def read_stdin(what: str) -> bytes:
+def read_stdin(what: str, most: int = MOST) -> bytes:
     """Read standard input to its end."""
     if sys.stdin is None:
         msg = f"{what}: there is no standard input"
         raise FailedError(msg)
     try:
-        content = sys.stdin.buffer.read(MOST + 1)
+        content = sys.stdin.buffer.read(most + 1)
     except OSError as error:
         msg = f"{what}: standard input cannot be read: {error.strerror or type(error).__name__}"
         raise FailedError(msg) from None
-    return _bounded(content, f"{what}: standard input")
+    return _bounded(content, f"{what}: standard input", most)
 
 
 def text_of(content: bytes, what: str) -> str:
@@ -49,9 +50,9 @@ def text_of(content: bytes, what: str) -> str:
         raise FailedError(msg) from None
 
 
-def _bounded(content: bytes, what: str) -> bytes:
-    if len(content) > MOST:
-        msg = f"{what} has more than {MOST:,} bytes: shorten it"
+def _bounded(content: bytes, what: str, most: int) -> bytes:
+    if len(content) > most:
+        msg = f"{what} has more than {most:,} bytes: shorten it"
         raise FailedError(msg)
     return content
 

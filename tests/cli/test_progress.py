@@ -1,0 +1,56 @@
+"""The line that says what a run is waiting for, as plain values."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from promptkit import AttemptFinished, ExecutionEvent, RetryDelayed, RunStarted
+from promptkit._cli.progress import State, after, line_of
+from promptkit._values.usage import UNKNOWN_USAGE
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+STARTED = RunStarted(at=AT, run_id="r", parent_run_id=None, prompt_id="ask")
+
+
+def _attempt(number: int, outcome: Any) -> AttemptFinished:
+    return AttemptFinished(
+        at=AT, run_id="r", parent_run_id=None, profile="p", backend="b", backend_kind="chat_completions", model="m",
+        response_id=None, attempt=number, purpose="generate", outcome=outcome, error=None, status=None, queued=0.0,
+        duration=1.0, usage=UNKNOWN_USAGE,
+    )  # fmt: skip
+
+
+def _delayed(source: Any) -> RetryDelayed:
+    return RetryDelayed(at=AT, run_id="r", parent_run_id=None, attempt=1, delay=2.0, source=source)
+
+
+def _lines(*events: ExecutionEvent, since: float = 0.5) -> str:
+    state = State()
+    for event in events:
+        state = after(state, event)
+    return line_of("ask", state, 12.3, since)
+
+
+def test_a_first_attempt_is_only_its_time() -> None:
+    assert _lines(STARTED) == "ask  12 s"
+
+
+def test_a_wait_counts_down_and_says_who_wants_it() -> None:
+    failed = _attempt(1, "failed")
+    assert _lines(STARTED, failed, _delayed("backoff")) == "ask  12 s  waiting 1.5 s, then attempt 2"
+    asked = "ask  12 s  waiting 1.5 s, as the server asks, then attempt 2"
+    assert _lines(STARTED, failed, _delayed("retry_after")) == asked
+
+
+def test_after_the_wait_the_attempt_is_told() -> None:
+    assert _lines(STARTED, _attempt(1, "failed"), _delayed("backoff"), since=2.5) == "ask  12 s  attempt 2"
+
+
+def test_a_completed_attempt_that_is_followed_by_another_is_repaired() -> None:
+    assert _lines(STARTED, _attempt(1, "completed")) == "ask  12 s  attempt 2, a repair"
+
+
+def test_the_download_of_the_model_is_told_before_all_else() -> None:
+    state = after(State(fetching="fetching the default model once: 98 MB"), STARTED)
+    assert line_of("ask", state, 1.0, 1.0) == "ask  1 s  fetching the default model once: 98 MB"

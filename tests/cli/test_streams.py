@@ -1,0 +1,70 @@
+"""What a stream can show, and what reaches it, as plain values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from promptkit._cli.streams import RED, Facts, encoded, facts_of, styled, visible
+from promptkit._cli.tables import fits, value_text
+
+
+def _facts(**given: Any) -> Facts:
+    return facts_of(**{"terminal": True, "encoding": "utf-8", "columns": 80, "environ": {}, "no_color": False, **given})
+
+
+def test_a_terminal_has_colour_and_is_drawn_over() -> None:
+    assert _facts(environ={"TERM": "xterm"}) == Facts(terminal=True, live=True, colour=True, encoding="utf-8", width=80)
+
+
+@pytest.mark.parametrize(
+    "given", [{"environ": {"NO_COLOR": "1"}}, {"no_color": True}, {"environ": {"TERM": "dumb"}}, {"terminal": False}]
+)
+def test_there_is_no_colour_where_it_is_not_wanted_or_cannot_be(given: dict[str, Any]) -> None:
+    assert not _facts(**given).colour
+
+
+def test_an_empty_no_color_does_not_count() -> None:
+    assert _facts(environ={"NO_COLOR": ""}).colour
+
+
+def test_a_dumb_terminal_is_not_drawn_over_and_keeps_its_encoding() -> None:
+    facts = _facts(environ={"TERM": "dumb"}, encoding="ascii")
+    assert (facts.live, facts.encoding, facts.terminal) == (False, "ascii", True)
+
+
+def test_what_is_piped_is_utf_8_whatever_the_locale() -> None:
+    facts = _facts(terminal=False, encoding="ascii")
+    assert encoded("café ☃", facts) == "café ☃".encode()
+
+
+def test_a_terminal_gets_escapes_for_what_its_encoding_lacks() -> None:
+    assert encoded("café ☃", _facts(encoding="latin-1")) == b"caf\xe9 \\u2603"
+    assert encoded("lone \ud800", _facts(terminal=False)) == b"lone \\ud800"
+
+
+@pytest.mark.parametrize("hostile", ["\x1b]0;title\x07", "\x9b31m", "\r", "\x08", "\u202e", "\u2066"])
+def test_characters_that_move_or_turn_what_is_shown_become_visible(hostile: str) -> None:
+    assert visible(hostile).isprintable()
+
+
+def test_ends_of_lines_and_tabs_stay() -> None:
+    assert visible("a\tb\nc\r\nd") == "a\tb\nc\r\nd"
+
+
+def test_a_style_is_around_the_text_and_only_where_there_is_colour() -> None:
+    assert styled("x\x1b", RED, _facts()) == "\x1b[31mx\\x1b\x1b[0m"
+    assert styled("x", RED, _facts(no_color=True)) == "x"
+
+
+def test_a_table_folds_only_its_widest_column_and_only_where_that_is_readable() -> None:
+    rows = [("name", "w" * 100, "from")]
+    assert fits(rows, 4 + 24 + 4 + 4)
+    assert not fits(rows, 4 + 24 + 4 + 3)
+
+
+def test_values_of_settings_are_written_as_they_are_configured() -> None:
+    assert [value_text(value) for value in (None, "x", 1.5, False, ["a"], {"b": None})] == [
+        "-", "x", "1.5", "false", '["a"]', '{"b":null}',
+    ]  # fmt: skip
