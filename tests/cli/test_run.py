@@ -1,0 +1,237 @@
+"""``promptkit run`` from outside: against a server, in this process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from servers.stub import StubServer, completion, error, http, ok
+
+if TYPE_CHECKING:
+    from servers.command_line import Command
+
+pytestmark = pytest.mark.usefixtures("catalog")
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
+
+
+def _content(stub: StubServer, index: int = -1) -> Any:
+    return stub.requests[index].json["messages"][-1]["content"]
+
+
+def test_the_answer_is_on_stdout_as_it_is_with_one_newline(stub: StubServer, promptkit: Command) -> None:
+    stub.say(ok("  Because\x1b of \u2603\r\n\n"))
+    ended = promptkit("run", "ask", "--var", "question=Why?")
+    assert ended == (0, "  Because\x1b of \u2603\r\n\n\n", "")
+    assert _content(stub) == "Why?"
+
+
+def test_verbose_says_the_model_the_usage_and_the_time_on_stderr(stub: StubServer, promptkit: Command) -> None:
+    stub.say(error(503), ok("x"))
+    ended = promptkit("run", "ask", "--var", "question=Why?", "-v")
+    assert (ended.status, ended.out) == (0, "x\n")
+    assert ended.err.startswith("said-model · 11 input, 7 output tokens · ")
+    assert ended.err.endswith(" s · 2 attempts (1 retry)\n")
+
+
+def test_json_is_the_whole_result(stub: StubServer, promptkit: Command) -> None:
+    stub.say(ok('{"a": 3}'))
+    ended = promptkit("run", "number", "--json")
+    assert (ended.status, ended.err, ended.out.count("\n")) == (0, "", 1)
+    assert ended.json["value"] == {"a": 3}
+    assert ended.json["usage"]["input_tokens"] == {"value": 11, "known": True, "complete": True}
+
+
+def test_an_invalid_answer_is_shown_with_its_violations_and_ends_with_three(
+    stub: StubServer, promptkit: Command
+) -> None:
+    stub.say(ok('{"a": "three"}'))
+    ended = promptkit("run", "number")
+    assert (ended.status, ended.out) == (3, '{"a": "three"}\n')
+    assert ended.err.startswith("error: the output is invalid under its contract:\n  /a: ")
+    assert "three" not in ended.err
+    told = promptkit("run", "number", "--json")
+    assert (told.status, told.err, told.json["validation"]["status"]) == (3, "", "invalid")
+
+
+def test_options_change_the_request(stub: StubServer, promptkit: Command) -> None:
+    stub.say(ok('{"a": 1}'))
+    ended = promptkit(
+        *("run", "ask", "--var", "question=Why?", "--profile", "cold", "--schema", "number"),
+        *("--message", "And then?", "-m", "At last?", "--max-repairs", "1", "--session-id", "s", "--json"),
+    )
+    sent = stub.requests[0].json
+    assert ended.status == 0
+    assert (ended.json["profile"], ended.json["session_id"], sent["model"]) == ("cold", "s", "cold-model")
+    assert [message["content"] for message in sent["messages"]] == ["You are terse.", "Why?", "And then?", "At last?"]
+    assert ended.json["value"] == {"a": 1}
+
+
+def test_variables_come_from_the_line_a_file_and_standard_input(stub: StubServer, promptkit: Command) -> None:
+    stub.say(ok("x"))
+    Path("q.txt").write_bytes(b"\xef\xbb\xbfFrom a file\r\n")
+    for typed, content in (
+        ("question=@@me", "@me"),
+        ("question=@q.txt", "From a file\r\n"),
+        ("question=-", "caf\u00e9"),
+    ):
+        assert promptkit("run", "ask", "--var", typed, stdin="caf\u00e9".encode()).status == 0
+        assert _content(stub) == content
+
+
+def test_a_json_variable_is_a_value(stub: StubServer, promptkit: Command) -> None:
+    stub.say(ok("x"))
+    Path("items.json").write_text('["a", "b"]', encoding="utf-8")
+    for typed in ('items=["a","b"]', "items=@items.json", "items=-"):
+        assert promptkit("run", "count", "--json-var", typed, stdin=b'["a", "b"]').status == 0
+        assert _content(stub) == '2 things: ["a","b"]'
+
+
+def test_an_input_is_read_from_the_current_folder_and_from_anywhere(
+    stub: StubServer, promptkit: Command, tmp_path: Path
+) -> None:
+    stub.say(ok("x"))
+    (tmp_path / "outside.txt").write_text("Dear you", encoding="utf-8")
+    for path in ("../outside.txt", str(tmp_path / "outside.txt"), "-"):
+        assert promptkit("run", "read", "--input", f"letter={path}", stdin=b"Dear you").status == 0
+        assert _content(stub) == "Dear you"
+
+
+def test_an_attachment_keeps_the_kind_and_name_of_its_file(
+    stub: StubServer, promptkit: Command, tmp_path: Path
+) -> None:
+    stub.say(ok("x"))
+    (tmp_path / "a.png").write_bytes(PNG)
+    (tmp_path / "notes.md").write_text("# Notes", encoding="utf-8")
+    assert promptkit("run", "look", "-i", f"picture={tmp_path / 'a.png'}").status == 0
+    assert _content(stub)[-1]["image_url"]["url"].startswith("data:image/png;base64,")
+    assert promptkit("run", "look", "-i", f"picture={tmp_path / 'notes.md'}").status == 0
+    assert _content(stub)[-1]["file"]["filename"] == "notes.md"
+    assert promptkit("run", "look", "-i", "picture=-", stdin=PNG).status == 0
+    assert "image/png" in str(_content(stub))
+    assert promptkit("run", "look", "-i", "picture=-", stdin=b"A text").status == 0
+    assert "text/plain" in str(_content(stub))
+
+
+@pytest.mark.parametrize(
+    ("argv", "status", "said"),
+    [
+        (["run"], 2, "Missing argument 'ID'"),
+        (["run", "aks"], 2, "did you mean 'ask'?"),
+        (["run", "ask"], 2, "not given: --var question=TEXT"),
+        (["run", "read"], 2, "not given: --input letter=FILE"),
+        (["run", "look"], 2, "not given: --input picture=FILE"),
+        (["run", "bare"], 2, "profile"),
+        (["run", "ask", "--var", "question"], 2, "type --var NAME=VALUE"),
+        (["run", "ask", "--var", "questoin=x"], 2, "did you mean 'question'?"),
+        (["run", "read", "--input", "lettre=nowhere"], 2, "did you mean 'letter'?"),
+        (["run", "ask", "--var", "question=x", "--profile", "hot"], 2, "'warm'"),
+        (["run", "ask", "--var", "question=x", "--schema", "numbr"], 2, "number"),
+        (["run", "ask", "--var", "question=x", "--output", "xml"], 2, "--output text or --output json"),
+        (["run", "ask", "--var", "question=x", "--timeout", "soon"], 2, "--timeout"),
+        (["run", "ask", "--var", "question=x", "--timeout", "-1"], 2, "--timeout"),
+        (["run", "ask", "--var", "question=x", "--timeout", "nan"], 2, "timeout"),
+        (["run", "ask", "--var", "question=x", "--max-repairs", "-1"], 2, "--max-repairs"),
+        (["run", "ask", "--json-var", "question={"], 2, "--json-var question is not JSON"),
+        (["run", "ask", "--var", "question=@nowhere"], 1, "--var question: nowhere cannot be read: No such file"),
+        (["run", "read", "--input", "letter=nowhere"], 1, "--input letter: nowhere cannot be read: No such file"),
+        (["run", "read", "--input", "letter=."], 1, "cannot be read: Is a directory"),
+        (["run", "read", "--input", "letter=\0"], 1, "cannot be read"),
+        (["run", "ask", "--var", "question=x", "--trace", "."], 1, "--trace: . cannot be written: Is a directory"),
+        (["run", "ask", "--var", "question=x", "--trace", "no/t"], 1, "--trace: no/t cannot be written: No such file"),
+        (["run", "ask", "--var", "question=x", "-C", "nowhere"], 2, "no promptkit.toml in nowhere: make a starter"),
+        (["run", "ask", "--qeustion"], 2, "--qeustion"),
+        (["rnu"], 2, "Did you mean 'run'?"),
+    ],
+)
+def test_what_is_wrong_is_told_with_what_to_type_and_nothing_is_sent(
+    stub: StubServer, promptkit: Command, argv: list[str], status: int, said: str
+) -> None:
+    ended = promptkit(*argv)
+    assert (ended.status, ended.out) == (status, "")
+    assert said in ended.err
+    assert ended.err.startswith("error: ")
+    assert "Traceback" not in ended.err
+    told = promptkit(*argv[:1], "--json", *argv[1:])
+    if argv[0] == "run":
+        assert (told.status, told.out, told.err.count("\n")) == (status, "", 1)
+        assert said in f"{told.error['message']} {told.error.get('hint', '')}"
+    assert stub.requests == []
+
+
+def test_a_backends_error_tells_what_was_spent(stub: StubServer, promptkit: Command) -> None:
+    stub.say(error(500, "broken"))
+    ended = promptkit("run", "ask", "--var", "question=x")
+    assert (ended.status, ended.out) == (1, "")
+    assert ended.err.startswith("error: ")
+    assert ended.err.endswith("note: the run made 2 attempts, and used unknown input, unknown output tokens\n")
+    told = promptkit("run", "ask", "--var", "question=x", "--json")
+    assert (told.status, told.error["attempts"], told.error["status"]) == (1, 2, 500)
+    assert told.error["usage"]["output_tokens"]["known"] is False
+    assert told.error["run_id"]
+
+
+def test_a_timeout_ends_the_run(stub: StubServer, promptkit: Command) -> None:
+    stub.say(ok("x"))
+    ended = promptkit("run", "ask", "--var", "question=x", "--timeout", "0")
+    assert (ended.status, ended.out) == (1, "")
+    assert "timeout" in ended.err
+
+
+def test_an_answer_that_was_cut_off_or_refused_is_noted(stub: StubServer, promptkit: Command) -> None:
+    stub.say(ok("An ans", finish_reason="length"))
+    ended = promptkit("run", "ask", "--var", "question=x")
+    assert (ended.status, ended.out) == (0, "An ans\n")
+    assert "max_output_tokens of the profile 'warm'" in ended.err
+    message = {"role": "assistant", "content": None, "refusal": "I will not."}
+    stub.say(http(200, json.dumps(completion(None, message=message)).encode()))
+    ended = promptkit("run", "ask", "--var", "question=x")
+    assert (ended.out, ended.err) == ("\n", "note: the model refused: I will not.\n")
+
+
+def test_a_trace_is_appended_one_event_a_line_also_of_a_run_that_fails(stub: StubServer, promptkit: Command) -> None:
+    stub.say(error(401), ok("x"))
+    file = Path("trace.jsonl")
+    file.write_bytes(b'{"cut":')
+    assert promptkit("run", "ask", "--var", "question=x", "--trace", str(file)).status == 1
+    assert promptkit("run", "ask", "--var", "question=x", "--trace", str(file)).status == 0
+    first, *lines = file.read_text(encoding="utf-8").splitlines()
+    kinds = [json.loads(line)["kind"] for line in lines]
+    assert (first, kinds) == ('{"cut":', ["run_started", "attempt_finished", "run_finished"] * 2)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full disk here")
+def test_a_trace_that_cannot_be_written_costs_no_answer(stub: StubServer, promptkit: Command) -> None:
+    stub.say(ok("x"))
+    ended = promptkit("run", "ask", "--var", "question=x", "--trace", "/dev/full")
+    assert (ended.status, ended.out) == (1, "x\n")
+    assert ended.err == "error: --trace: /dev/full does not have all events: No space left on device\n"
+
+
+def test_the_catalog_is_found_upward_by_option_and_by_the_environment(
+    catalog: Path, stub: StubServer, promptkit: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stub.say(ok("x"))
+    ask = ("run", "ask", "--var", "question=x")
+    monkeypatch.chdir(catalog / "prompts")
+    assert promptkit(*ask).status == 0
+    monkeypatch.chdir(tmp_path)
+    ended = promptkit(*ask)
+    assert ended.status == 2
+    assert f"no promptkit.toml in {tmp_path} or above: make a starter with `promptkit init DIR`" in ended.err
+    assert promptkit(*ask, "-C", "catalog").status == 0
+    assert promptkit(*ask, "--catalog", "catalog/promptkit.toml").status == 0
+    monkeypatch.setenv("PROMPTKIT_CATALOG", "catalog")
+    assert promptkit(*ask).status == 0
+
+
+def test_faults_of_the_catalog_are_told_before_anything_is_sent(stub: StubServer, promptkit: Command) -> None:
+    Path("prompts/ask.toml").write_text('profil = "warm"', encoding="utf-8")
+    ended = promptkit("run", "ask")
+    assert (ended.status, ended.out, stub.requests) == (1, "", [])
+    assert "Did you mean 'profile'?" in ended.err
+    told = promptkit("run", "ask", "--json")
+    assert {fault["file"] for fault in told.error["faults"]} == {"prompts/ask.toml"}
