@@ -3,7 +3,10 @@
 Each command is a function of its own file, and imported only when it is called.
 """
 
+import contextlib
+import os
 import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -39,8 +42,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    no_args_is_help=True,
 )
+
+COMPLETING = "_PROMPTKIT_COMPLETE"  # is there when a shell asks for completion, and then there are no arguments
 
 
 def _version(asked: bool) -> None:  # noqa: FBT001  # typer calls it
@@ -93,7 +97,7 @@ def check(
     json: JsonOption = False,
     no_color: NoColorOption = False,
 ) -> int:
-    """Say everything that is wrong with a catalog; the exit status is 1 if anything is."""
+    """Say everything that is wrong with a catalog. The exit status is 1 if anything is."""
     from promptkit._cli.check import check
 
     return check(folder or catalog, json=json, streams=Streams(no_color=no_color))
@@ -114,7 +118,7 @@ def show(
     json: JsonOption = False,
     no_color: NoColorOption = False,
 ) -> int:
-    """Show what there is in a catalog, or one prompt, profile or backend."""
+    """Show what there is in a catalog. Or one prompt, profile or backend, with all that is known of it."""
     from promptkit._cli.show import show
 
     return show(kind, identifier, catalog=catalog, json=json, streams=Streams(no_color=no_color))
@@ -216,7 +220,7 @@ def demo(
     json: JsonOption = False,
     no_color: NoColorOption = False,
 ) -> int:
-    """Hold a short conversation with a small model inside this process: branches, their tree, what they used."""
+    """Hold a short conversation with a small local model. It ends with the tree of its branches, and what they used."""
     from promptkit._cli.demo import demo
 
     return demo(trace=trace, json=json, streams=Streams(no_color=no_color))
@@ -238,7 +242,7 @@ def report(
     json: JsonOption = False,
     no_color: NoColorOption = False,
 ) -> int:
-    """Make one page of HTML from a trace: timeline, tree of runs, usage. It needs no network and no scripts."""
+    """Make a page of HTML from a trace. It shows a timeline, the tree of runs and their usage, and needs no network."""
     from promptkit._cli.report import report
 
     return report(trace, output=output, json=json, streams=Streams(no_color=no_color))
@@ -249,9 +253,11 @@ def invoke(argv: Sequence[str]) -> int:
     asked = _before_dashes(argv)
     streams = Streams(no_color="--no-color" in asked)
     try:
-        ended: Any = typer.main.get_command(app).main(
-            list(argv), prog_name="promptkit", standalone_mode=False, terminal_width=_width()
-        )
+        if not argv and COMPLETING not in os.environ:
+            with contextlib.redirect_stdout(sys.stderr):
+                _call(["--help"])
+            return WRONG_USE
+        ended = _call(argv)
     except KeyboardInterrupt:
         ended = CANCELLED
     except NobodyReadsError as error:
@@ -263,6 +269,11 @@ def invoke(argv: Sequence[str]) -> int:
     if ended == CANCELLED:
         streams.say("cancelled")
     return ended if isinstance(ended, int) else DONE
+
+
+def _call(argv: Sequence[str]) -> Any:
+    command = typer.main.get_command(app)
+    return command.main(list(argv), prog_name="promptkit", standalone_mode=False, terminal_width=_width())
 
 
 def _width() -> int:

@@ -44,15 +44,16 @@ def report(trace: str, *, output: Path | None, json: bool, streams: Streams) -> 
     if isinstance(made, Failure):
         raise UnreadableTraceError(made.failure())
     page = made.unwrap()
+    html = page.html.removesuffix("\n")
     for note in notes_of(page.summary):
         streams.say(f"note: {note}")
     if json:
         streams.json(page.summary)
     if output is not None:
-        _write(output, page.html)
+        _write(output, html + "\n")
         streams.say(f"{output}: {counted(len(page.summary.runs), 'run')}")
     elif not json:
-        streams.result(page.html.removesuffix("\n"))
+        streams.result(html)
     return DONE
 
 

@@ -1,0 +1,247 @@
+"""``init``, ``check``, ``show``, ``render`` and ``report`` from outside, in this process."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from promptkit import load_catalog
+from servers.command_line import environment
+from servers.stub import ok
+
+if TYPE_CHECKING:
+    from servers.command_line import Command
+    from servers.stub import StubServer
+
+COMMANDS = ("init", "check", "show", "render", "run", "report", "demo")
+
+
+def _everything(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_the_starter_passes_check_and_its_program_and_commands_run(
+    tmp_path: Path, promptkit: Command, stub: StubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = promptkit("init", "mine")
+    assert made.status == 0
+    assert made.out.splitlines() == [str(Path("mine") / name) for name in sorted(_everything(tmp_path / "mine"))]
+    assert "  cd mine\n  promptkit check\n" in made.err
+    checked = promptkit("check", "mine")
+    assert (checked.status, checked.out) == (0, "mine: 3 prompts, 1 profile, 1 backend, 1 schema\n")
+    settings = tmp_path / "mine" / "promptkit.toml"
+    server = f'kind = "chat_completions"\nbase_url = "{stub.base_url}"\n'
+    settings.write_text(settings.read_text(encoding="utf-8").replace('kind = "embedded"', server + "#", 1), "utf-8")
+    answer = '{"sentence": "The oven broke.", "euros": 420}'
+    stub.say(ok(answer))
+    monkeypatch.chdir(tmp_path / "mine")
+    commands = [line.split("promptkit ")[1] for line in made.err.splitlines() if "promptkit run" in line]
+    assert len(commands) == 2
+    for command in commands:
+        assert promptkit(*shlex.split(command)).out == answer + "\n"
+    program = subprocess.run(
+        [sys.executable, "first.py"], capture_output=True, text=True, env=environment(), encoding="utf-8", check=False
+    )
+    assert (program.stderr, program.returncode) == ("", 0)
+    assert "finding: valid {'sentence': 'The oven broke.', 'euros': 420}\n4 runs: " in program.stdout
+
+
+def test_the_servers_that_the_starter_suggests_are_right_as_they_stand(tmp_path: Path, promptkit: Command) -> None:
+    promptkit("init", str(tmp_path))
+    settings = tmp_path / "promptkit.toml"
+    lines = settings.read_text(encoding="utf-8").splitlines()
+    start = next(place for place, line in enumerate(lines) if line == "# [backends.server]")
+    suggested = [line.removeprefix("# ") for line in lines[start:] if line.startswith("# [") or " = " in line]
+    suggested = [line for line in suggested if line.startswith("[") or line.split(" = ")[0].isidentifier()]
+    settings.write_text("\n".join([*lines[:start], *suggested]), encoding="utf-8")
+    kinds = {backend.kind for backend in load_catalog(tmp_path).backends.values()}
+    assert kinds == {"embedded", "chat_completions", "anthropic_messages"}
+
+
+@pytest.mark.parametrize("taken", ["promptkit.toml", "inputs/letter.txt"])
+def test_init_overwrites_nothing_and_lists_what_is_in_the_way(tmp_path: Path, promptkit: Command, taken: str) -> None:
+    (tmp_path / taken).parent.mkdir(exist_ok=True)
+    (tmp_path / taken).write_text("mine", encoding="utf-8")
+    ended = promptkit("init", str(tmp_path))
+    assert (ended.status, ended.out) == (1, "")
+    assert f"nothing was written:\n  {tmp_path / taken}\n" in ended.err
+    assert _everything(tmp_path) == {taken: b"mine"}
+
+
+def test_init_writes_nothing_where_a_file_is_in_the_place_of_a_folder(tmp_path: Path, promptkit: Command) -> None:
+    (tmp_path / "prompts").write_text("mine", encoding="utf-8")
+    ended = promptkit("init", str(tmp_path))
+    assert (ended.status, _everything(tmp_path)) == (1, {"prompts": b"mine"})
+    ended = promptkit("init", str(tmp_path / "prompts"))
+    assert (ended.status, _everything(tmp_path)) == (1, {"prompts": b"mine"})
+    assert str(tmp_path / "prompts") in ended.err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights there")
+def test_init_does_not_write_through_a_broken_link(tmp_path: Path, promptkit: Command) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "first.py").symlink_to(tmp_path / "elsewhere.py")
+    assert promptkit("init", str(tmp_path / "a")).status == 1
+    assert not (tmp_path / "elsewhere.py").exists()
+
+
+def test_init_as_json_lists_the_files(tmp_path: Path, promptkit: Command) -> None:
+    made = promptkit("init", str(tmp_path / "mine"), "--json")
+    assert set(made.json["files"]) == {Path(name).as_posix() for name in _everything(tmp_path / "mine")}
+
+
+def test_check_lists_every_fault_where_editors_find_it(
+    catalog: Path, tmp_path: Path, promptkit: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (catalog / "prompts" / "ask.toml").write_text('profil = "warm"', encoding="utf-8")
+    (catalog / "schemas" / "number.json").write_text("{", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    ended = promptkit("check", "catalog")
+    places = {line.split(":")[0] for line in ended.out.splitlines()}
+    assert (ended.status, places) == (1, {"catalog/prompts/ask.toml", "catalog/schemas/number.json"})
+    assert ended.err.endswith("faults in catalog\n")
+    told = promptkit("check", "catalog", "--json")
+    assert (told.status, told.err, len(told.json["faults"])) == (1, "", len(ended.out.splitlines()))
+    monkeypatch.chdir(catalog / "prompts")
+    assert promptkit("check").out.startswith("../prompts/ask.toml")
+
+
+@pytest.mark.usefixtures("catalog")
+def test_check_as_json_counts_what_there_is(promptkit: Command) -> None:
+    ended = promptkit("check", "--json")
+    assert (ended.status, ended.json["faults"], ended.json["prompts"]) == (0, [], 6)
+
+
+@pytest.mark.usefixtures("catalog")
+def test_show_lists_what_there_is(promptkit: Command) -> None:
+    ended = promptkit("show")
+    assert ended.status == 0
+    assert ended.out.splitlines()[:3] == [
+        "prompts",
+        "id      profile  output       description",
+        "ask     warm     text         Asks.",
+    ]
+    assert [line for line in ended.out.splitlines() if line in {"prompts", "profiles", "backends", "schemas"}]
+    assert [each["id"] for each in promptkit("show", "prompts", "--json").json] == [
+        "ask", "bare", "count", "look", "number", "read",
+    ]  # fmt: skip
+    assert promptkit("show", "--json").json["schemas"] == [{"id": "number"}]
+
+
+@pytest.mark.usefixtures("catalog")
+def test_show_tells_all_about_one_thing(promptkit: Command) -> None:
+    prompt = promptkit("show", "prompt", "number")
+    assert "\n--- user\nA number.\n" in prompt.out
+    assert '"required": [' in prompt.out
+    assert promptkit("show", "prompt", "number", "--json").json["output"]["schema"]["required"] == ["a"]
+    profile = promptkit("show", "profile", "warm").out
+    assert any(line.split() == ["temperature", "0.7", "profile"] for line in profile.splitlines())
+    assert promptkit("show", "profile", "warm", "--json").json["settings"]["temperature"]["origin"] == "profile"
+    assert "max_concurrency" in promptkit("show", "backend", "server").out
+    assert promptkit("show", "backend", "server", "--json").json["max_concurrency"] == 8
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["show", "prompt", "aks"], "did you mean 'ask'?"),
+        (["show", "profile", "warn"], "did you mean 'warm'?"),
+        (["show", "backend", "x"], "'server'"),
+        (["show", "model", "x"], "type show prompt ID, show profile ID or show backend ID"),
+    ],
+)
+@pytest.mark.usefixtures("catalog")
+def test_show_of_what_is_not_there_says_what_is(promptkit: Command, argv: list[str], said: str) -> None:
+    ended = promptkit(*argv)
+    assert (ended.status, ended.out) == (2, "")
+    assert said in ended.err
+
+
+@pytest.mark.usefixtures("catalog")
+def test_render_shows_the_exact_messages_and_hashes_and_sends_nothing(promptkit: Command, stub: StubServer) -> None:
+    question = "Why?  " + "x" * 300 + "\n\n  [bold]not markup[/bold]"
+    ended = promptkit("render", "ask", "--var", f"question={question}", "--message", "And?")
+    prepared = promptkit("render", "ask", "--var", f"question={question}", "--message", "And?", "--json").json
+    assert ended.out.startswith(f"--- system\nYou are terse.\n\n--- user\n{question}\n\n--- user\nAnd?\n\n")
+    assert prepared["definition_hash"] in ended.out
+    assert prepared["rendered_hash"] in ended.out
+    assert (ended.status, ended.err, stub.requests) == (0, "", [])
+
+
+@pytest.mark.usefixtures("catalog")
+def test_render_shows_where_settings_come_from_when_asked(promptkit: Command, tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").write_bytes(b"%PDF-1.7")
+    ended = promptkit("render", "look", "-i", f"picture={tmp_path / 'a.pdf'}", "-p", "cold", "-v")
+    assert "[file 'a.pdf', application/pdf, 8 bytes]" in ended.out
+    lines = [line.split() for line in ended.out.splitlines()]
+    assert ["model", "cold-model", "profile"] in lines
+    assert ["profile", "cold", "request"] in lines
+    assert ["max_retries"] not in lines
+
+
+@pytest.mark.usefixtures("catalog")
+def test_render_of_a_wrong_request_says_what_to_type(promptkit: Command) -> None:
+    ended = promptkit("render", "ask")
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err.endswith("\nnot given: --var question=TEXT\n")
+
+
+@pytest.mark.usefixtures("catalog")
+def test_report_makes_a_page_or_the_same_as_values(promptkit: Command, stub: StubServer) -> None:
+    stub.say(ok("x"))
+    promptkit("run", "ask", "--var", "question=x", "--trace", "t.jsonl")
+    page = promptkit("report", "t.jsonl")
+    assert (page.status, page.err) == (0, "")
+    assert page.out.startswith("<!doctype html>")
+    assert promptkit("report", "-", stdin=Path("t.jsonl").read_bytes()).out.startswith("<!doctype html>")
+    assert promptkit("report", "t.jsonl", "-o", "r.html").err == "r.html: 1 run\n"
+    assert Path("r.html").read_text(encoding="utf-8") == page.out
+    assert promptkit("report", "t.jsonl", "--json").json["totals"]["runs"] == 1
+
+
+def test_report_tells_what_it_cannot_read(promptkit: Command, tmp_path: Path) -> None:
+    trace = tmp_path / "t.jsonl"
+    trace.write_text("no\n" * 9, encoding="utf-8")
+    ended = promptkit("report", str(trace))
+    assert (ended.status, ended.out, ended.err.count("\n")) == (1, "", 6)
+    assert ended.err.endswith("and 4 more lines\n")
+    assert len(promptkit("report", str(trace), "--json").error["faults"]) == 9
+    ended = promptkit("report", str(tmp_path / "nowhere"))
+    assert (ended.status, ended.err.endswith("nowhere cannot be read: No such file or directory\n")) == (1, True)
+    made = promptkit("report", str(trace), "-o", str(tmp_path / "no" / "r.html"))
+    assert made.status == 1
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_says_what_a_command_does_first_and_ends_with_examples(promptkit: Command, name: str) -> None:
+    ended = promptkit(name, "-h")
+    usage, _, first, *rest = ended.out.splitlines()
+    assert (ended.status, ended.err) == (0, "")
+    assert usage.startswith(f"Usage: promptkit {name}")
+    assert first.strip()[0].isupper()
+    examples = rest[rest.index("  Examples:") + 1 :]
+    assert examples
+    assert all(line.startswith("    promptkit ") for line in examples)
+    assert promptkit(name, "--help") == ended
+
+
+def test_the_version_is_that_of_the_distribution(promptkit: Command) -> None:
+    assert promptkit("--version") == (0, f"promptkit {version('promptkit-engine')}\n", "")
+
+
+def test_no_command_at_all_is_wrong_use_and_shows_the_help(promptkit: Command) -> None:
+    ended = promptkit()
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err.startswith("Usage: promptkit")
+    assert "Commands:" in ended.err
+    told = promptkit("--json")
+    assert (told.status, json.loads(told.err)["error"]["type"]) == (2, "NoSuchOption")

@@ -1,0 +1,158 @@
+"""The command on a terminal: colour, progress, and what is shown in place of control characters."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from servers.command_line import environment
+from servers.stub import Held, error, ok
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from servers.stub import StubServer
+
+pty = pytest.importorskip("pty", reason="there are no pseudo-terminals here")
+
+pytestmark = [pytest.mark.usefixtures("catalog"), pytest.mark.skipif(os.name == "nt", reason="terminals are others")]
+ASK = ("run", "ask", "--var", "question=Why?")
+
+
+class Screen:
+    """A command whose three streams are a terminal, and all that it has written so far."""
+
+    def __init__(self, *argv: str, **changes: str) -> None:
+        self.written = b""
+        self._changed = threading.Condition()
+        environ = environment(**{"TERM": "xterm", "COLUMNS": "80", "LC_ALL": "C.UTF-8", **changes})
+        self.pid, self._terminal = pty.fork()
+        if self.pid == 0:  # the child
+            os.execve(sys.executable, [sys.executable, "-m", "promptkit", *argv], environ)  # noqa: S606
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                piece = os.read(self._terminal, 65536)
+            except OSError:  # Linux says so when nobody has the other end any more
+                piece = b""
+            with self._changed:
+                self.written += piece
+                self._changed.notify_all()
+            if not piece:
+                return
+
+    def wait_for(self, seen: Callable[[str], object]) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: seen(self.text), 15), self.text
+
+    @property
+    def text(self) -> str:
+        return self.written.decode("utf-8", "replace").replace("\r\n", "\n")
+
+    def type(self, keys: bytes) -> None:
+        os.write(self._terminal, keys)
+
+    def end(self) -> int:
+        """Wait for the end, and give the exit status."""
+        self._reader.join(15)
+        if self._reader.is_alive():
+            os.kill(self.pid, signal.SIGKILL)
+        status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        os.close(self._terminal)
+        return status
+
+
+def test_the_line_counts_and_goes_away_before_the_answer(stub: StubServer) -> None:
+    held = Held(ok("Because."))
+    stub.say(held)
+    screen = Screen(*ASK)
+    assert held.asked.wait(10)
+    screen.wait_for(lambda text: "ask  1 s" in text)
+    held.free.set()
+    assert screen.end() == 0
+    _, _, after = screen.text.rpartition("\x1b[2K")  # the line is erased
+    assert after.replace("\x1b[?25h", "").startswith("Because.\n\x1b[2msaid-model · 11 input, 7 output tokens")
+
+
+def test_a_wait_is_told_with_its_seconds_and_attempt(stub: StubServer) -> None:
+    stub.say(error(429, "slow down", ("retry-after", "1")), ok("x"))
+    screen = Screen(*ASK)
+    assert screen.end() == 0
+    assert re.search(r"waiting [01]\.\d s, as the server asks, then attempt 2", screen.text)
+    assert "2 attempts (1 retry)" in screen.text
+
+
+def test_ctrl_c_on_the_terminal_cancels_and_leaves_the_cursor_visible(stub: StubServer) -> None:
+    held = Held(ok("x"))
+    stub.say(held)
+    screen = Screen(*ASK)
+    assert held.asked.wait(10)
+    screen.wait_for(lambda text: "ask  " in text)
+    screen.type(b"\x03")
+    assert screen.end() == 130
+    held.free.set()
+    assert screen.text.rstrip().endswith("cancelled")
+    assert screen.text.rfind("\x1b[?25h") > screen.text.rfind("\x1b[?25l")
+
+
+@pytest.mark.parametrize(("extra", "changes"), [((), {"NO_COLOR": "1"}), ((), {"TERM": "dumb"}), (("--no-color",), {})])
+def test_colour_can_be_refused(stub: StubServer, extra: tuple[str, ...], changes: dict[str, str]) -> None:
+    stub.say(error(401))
+    screen = Screen(*ASK, *extra, **changes)
+    assert screen.end() == 1
+    assert not re.search(r"\x1b\[[0-9;]*m", re.sub(r"\x1b\[0?m", "", screen.text))
+    if changes.get("TERM") == "dumb":
+        assert "\x1b" not in screen.text
+
+
+def test_errors_are_red_and_tables_have_bold_heads_in_colour() -> None:
+    screen = Screen("run", "aks")
+    assert screen.end() == 2
+    assert "\x1b[31merror:\x1b[0m there is no prompt 'aks'" in screen.text
+    screen = Screen("show", "prompts")
+    assert screen.end() == 0
+    assert re.match(r"\x1b\[1mid\b", screen.text)
+
+
+def test_a_narrow_terminal_gets_paragraphs_in_place_of_columns() -> None:
+    screen = Screen("show", "profile", "warm", COLUMNS="40", NO_COLOR="1")
+    assert screen.end() == 0
+    assert max(map(len, screen.text.splitlines())) <= 40
+    assert "\nattempt_timeout\n  120.0  default\n" in screen.text
+
+
+def test_what_a_model_writes_cannot_command_the_terminal(stub: StubServer) -> None:
+    stub.say(ok("a\x1b]52;c;AAAA\x07b\rc"))
+    screen = Screen(*ASK)
+    assert screen.end() == 0
+    assert "a\\x1b]52;c;AAAA\\x07b\\rc\n" in screen.text
+
+
+def test_a_terminal_without_unicode_gets_escapes(stub: StubServer) -> None:
+    stub.say(ok("caf\u00e9"))
+    screen = Screen(*ASK, LC_ALL="C", PYTHONUTF8="0")
+    assert screen.end() == 0
+    assert "caf\\xe9\n" in screen.text
+
+
+def test_standard_input_is_read_before_the_line_is_drawn(stub: StubServer) -> None:
+    stub.say(ok("x"))
+    screen = Screen("run", "ask", "--var", "question=-")
+    screen.type(b"Why?\n\x04")
+    assert screen.end() == 0
+    assert stub.requests[0].json["messages"][-1]["content"] == "Why?\n"
+
+
+def test_a_page_of_html_is_not_written_to_a_terminal() -> None:
+    screen = Screen("report", "trace.jsonl", NO_COLOR="1")
+    assert screen.end() == 2
+    assert screen.text.startswith("error: the report is a page of HTML, and not for a terminal: give --output")
