@@ -37,7 +37,7 @@ def test_the_starter_passes_check_and_its_program_and_commands_run(
     assert made.out.splitlines() == [str(Path("mine") / name) for name in sorted(_everything(tmp_path / "mine"))]
     assert "  cd mine\n  promptkit check\n" in made.err
     checked = promptkit("check", "mine")
-    assert (checked.status, checked.out) == (0, "mine: 3 prompts, 1 profile, 1 backend, 1 schema\n")
+    assert (checked.status, checked.out) == (0, "mine: 3 prompts, 1 profile, 1 backend, 1 schema, no faults\n")
     settings = tmp_path / "mine" / "promptkit.toml"
     server = f'kind = "chat_completions"\nbase_url = "{stub.base_url}"\n'
     settings.write_text(settings.read_text(encoding="utf-8").replace('kind = "embedded"', server + "#", 1), "utf-8")

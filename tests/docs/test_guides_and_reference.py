@@ -2,7 +2,9 @@
 
 A page is worked through from top to bottom in a folder of its own. A fence with a file name after its language
 (```toml prompts/ask.toml) is that file. A ``python`` fence runs there, in the names that those before it left. A
-``text`` fence right after it is what it prints.
+``text`` fence right after it is what it prints. A ``console`` fence has commands after ``$ ``, each with what it writes
+to both streams; ``...`` there stands for anything on its line. Where a page has commands, the server that its catalogs
+name at port 8080 is one that knows the letter of the starter.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import importlib.resources
 import io
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -22,15 +25,20 @@ import msgspec
 import pytest
 
 from promptkit._values.schemas import compile_schema
+from servers.command_line import environment
+from servers.stub import ok
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Iterator
+
+    from servers.stub import Received, StubServer
 
 ROOT = Path(__file__).parents[2]
 UNTOLD = {"acceptance.md", "performance.md"}  # a table of tests, and figures of a benchmark
 PARTS = (".", "guides", "concepts", "coming-from", "reference")
 PAGES = sorted(page for part in PARTS for page in (ROOT / "docs" / part).glob("*.md") if page.name not in UNTOLD)
-LANGUAGES = {"python", "toml", "json", "text", "sh", "yaml"}
+LANGUAGES = {"python", "toml", "json", "text", "sh", "console", "yaml"}
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 UPDATE = "PROMPTKIT_UPDATE_DOCS" in os.environ  # write what programs print into the pages instead of comparing it
 
@@ -78,6 +86,53 @@ def printed(program: str, names: dict[str, Any], page: Path) -> str:
     return out.getvalue()
 
 
+KNOWN = {
+    "response_format": '{"sentence": "The oven broke on Monday.", "euros": 420}',
+    "What broke on Monday?": "The oven of the bakery broke on Monday.",
+    "What is sold until Friday?": "Only cold cakes are sold until Friday.",
+    "What does the new fan cost?": "The new fan costs 420 euros.",
+}
+
+
+def answer(received: Received, connection: socket.socket) -> None:
+    """Say what there is to say about the starter's letter, as text or as JSON."""
+    asked = received.body.decode()
+    connection.sendall(ok(next(text for words, text in KNOWN.items() if words in asked)))
+
+
+class Shell:
+    """Runs the commands of a page, each where the one before it has left off."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._where = folder.with_suffix(".where")
+
+    def transcript(self, shown: str) -> str:
+        """Give a fence as it is when its commands are run now. What is shown stays where ``...`` covers what is new."""
+        parts = re.split(r"^(?=\$ )", shown, flags=re.MULTILINE)
+        assert parts[0] == "", "a console fence begins with a command"
+        return "".join(self._run(part) for part in parts[1:])
+
+    def _run(self, shown: str) -> str:
+        found = re.match(r"\$ ((?:.*\\\n)*.*)\n", shown)
+        assert found is not None
+        where = self._where
+        lines = f'promptkit() {{ "$PYTHON" -m promptkit "$@"; }}\n{found[1]}\npwd > {shlex.quote(str(where))}'
+        ended = subprocess.run(
+            ["/bin/sh", "-c", lines],
+            cwd=self._folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            env=environment(PYTHON=sys.executable),
+            check=False,
+        )
+        self._folder = Path(where.read_text(encoding="utf-8").strip())
+        expected = ".*".join(map(re.escape, shown[found.end() :].split("...")))
+        return shown if re.fullmatch(expected, ended.stdout) else found[0] + ended.stdout
+
+
 def program_of(page: Path, folder: Path) -> str:
     """Write the programs of a page as one, each on its lines of the page."""
     source = page.read_text(encoding="utf-8")
@@ -92,11 +147,14 @@ def program_of(page: Path, folder: Path) -> str:
     return name
 
 
+@pytest.mark.timeout(120)  # a page can have many commands, each a process
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
 def test_every_file_and_program_of_a_page_does_what_the_page_says(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stub: StubServer
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    stub.say(answer)
+    shell = Shell(tmp_path)
     source = page.read_text(encoding="utf-8")
     names: dict[str, Any] = {"__name__": "__main__"}
     said: str | None = None
@@ -104,13 +162,21 @@ def test_every_file_and_program_of_a_page_does_what_the_page_says(
     for fence in fences(source):
         if fence.file is not None:
             write(tmp_path, fence)
+            if "```console" in source:
+                file = tmp_path / fence.file
+                served = file.read_text(encoding="utf-8").replace("http://localhost:8080/v1", stub.base_url)
+                file.write_text(served, encoding="utf-8")
+        elif fence.language == "console":
+            outputs.append((fence, shell.transcript(fence.body)))
         elif fence.language == "python":
             said = printed(fence.body, names, page)
         elif fence.language == "text" and fence.follows and said is not None:
             outputs.append((fence, said))
             said = None
         else:
-            assert fence.language in {"text", "sh", "yaml"}, f"a {fence.language} fence without the name of its file"
+            assert fence.language in {"text", "sh", "console", "yaml"}, (
+                f"a {fence.language} fence without the name of its file"
+            )
     if UPDATE:
         for fence, text in reversed(outputs):
             source = source[: fence.start] + text + source[fence.start + len(fence.body) :]

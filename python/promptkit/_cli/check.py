@@ -31,14 +31,14 @@ def check(given: Path | None, *, json: bool, streams: Streams) -> int:
             return FAILED
         for fault in error.faults:
             streams.result(fault_line(fault, folder_from_here(folder)))
-        streams.say(f"{counted(len(error.faults), 'fault')} in {folder}", RED)
+        streams.say(f"{counted(len(error.faults), 'fault')} in {folder_from_here(folder) or 'this folder'}", RED)
         return FAILED
     if json:
         streams.json({"catalog": str(folder), "faults": [], **counts_of(catalog)})
     else:
         there = ", ".join(counted(number, kind.removesuffix("s")) for kind, number in counts_of(catalog).items())
-        streams.result(f"{folder}: {there}")
-        streams.say("no faults", GREEN)
+        way = folder_from_here(folder)
+        streams.result(f"{f'{way}: ' if way else ''}{there}, no faults", GREEN)
     return DONE
 
 
