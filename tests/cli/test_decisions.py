@@ -12,7 +12,7 @@ from promptkit import OutputContract, errors
 from promptkit._cli.asking import Typed, contract_of, hint_of
 from promptkit._cli.catalog_folder import nearest
 from promptkit._cli.check import fault_line
-from promptkit._cli.exits import FailedError, NobodyReadsError, WrongUseError, exit_of
+from promptkit._cli.exits import CancelledError, FailedError, NobodyReadsError, WrongUseError, exit_of
 from promptkit._cli.failure import note_of, object_of, sentence_of, usage_text
 from promptkit._cli.init import next_steps
 from promptkit._cli.show import asked_for
@@ -27,7 +27,7 @@ SCHEMA = OutputContract(kind="json_schema", schema="number", max_repairs=2)
     [
         (FailedError("x"), 1),
         (WrongUseError("x"), 2),
-        (KeyboardInterrupt(), 130),
+        (CancelledError("cancelled"), 130),
         (NobodyReadsError(), 141),
         (TimeoutError(), 1),
         (errors.InvalidConfigError(errors.Fault(message="x")), 1),
@@ -100,6 +100,7 @@ def test_a_run_that_failed_after_it_was_sent_says_what_it_cost() -> None:
     error.attempts, error.usage = 3, UNKNOWN_USAGE
     assert note_of(error) == "the run made 3 attempts, and used unknown input, unknown output tokens"
     assert note_of(TimeoutError()) is None
+    assert note_of(CancelledError("cancelled")) is None
 
 
 def test_an_error_is_encoded_with_all_that_is_known_of_it() -> None:

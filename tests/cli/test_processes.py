@@ -117,7 +117,12 @@ def test_ctrl_c_cancels_the_run_and_leaves_at_once(stub: StubServer, tmp_path: P
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=10)
     held.free.set()
-    assert (process.returncode, out, err) == (130, b"", b"cancelled\n")
+    assert (process.returncode, out) == (130, b"")
+    if extra:
+        assert json.loads(err)["error"]["attempts"] == 1
+    else:
+        spent = b"note: the run made 1 attempt, and used unknown input, unknown output tokens\n"
+        assert err == b"cancelled\n" + spent
     last = json.loads(trace.read_text(encoding="utf-8").splitlines()[-1])
     assert (last["kind"], last["outcome"]) == ("run_finished", "cancelled")
     assert stub.disconnected.wait(10)

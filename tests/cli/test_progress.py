@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from promptkit import AttemptFinished, ExecutionEvent, RetryDelayed, RunStarted
-from promptkit._cli.progress import State, after, line_of
+from promptkit._cli.progress import Progress, State, after, line_of
+from promptkit._cli.streams import Streams
 from promptkit._values.usage import UNKNOWN_USAGE
+
+if TYPE_CHECKING:
+    import pytest
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 STARTED = RunStarted(at=AT, run_id="r", parent_run_id=None, prompt_id="ask")
@@ -49,6 +54,12 @@ def test_after_the_wait_the_attempt_is_told() -> None:
 
 def test_a_completed_attempt_that_is_followed_by_another_is_repaired() -> None:
     assert _lines(STARTED, _attempt(1, "completed")) == "ask  12 s  attempt 2, a repair"
+
+
+def test_the_download_is_told_where_nothing_is_drawn(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    with Progress(Streams(), "ask"):
+        logging.getLogger("promptkit.embedded").warning("fetching the default model once: 98 MB")
+    assert capsysbinary.readouterr() == (b"", b"fetching the default model once: 98 MB\n")
 
 
 def test_the_download_of_the_model_is_told_before_all_else() -> None:

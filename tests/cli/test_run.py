@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from servers.stub import StubServer, completion, error, http, ok
+from servers.stub import Held, StubServer, completion, error, http, ok
 
 if TYPE_CHECKING:
     from servers.command_line import Command
@@ -174,11 +174,18 @@ def test_a_backends_error_tells_what_was_spent(stub: StubServer, promptkit: Comm
     assert told.error["run_id"]
 
 
-def test_a_timeout_ends_the_run(stub: StubServer, promptkit: Command) -> None:
-    stub.say(ok("x"))
-    ended = promptkit("run", "ask", "--var", "question=x", "--timeout", "0")
+def test_a_timeout_ends_the_run_and_tells_what_was_spent(stub: StubServer, promptkit: Command) -> None:
+    held = Held(ok("x"))
+    stub.say(held)
+    ended = promptkit("run", "ask", "--var", "question=x", "--timeout", "2")
     assert (ended.status, ended.out) == (1, "")
-    assert "timeout" in ended.err
+    assert ended.err == (
+        "error: the run did not finish within the 2 s of --timeout: give it more\n"
+        "note: the run made 1 attempt, and used unknown input, unknown output tokens\n"
+    )
+    told = promptkit("run", "ask", "--var", "question=x", "--timeout", "0", "--json")
+    assert (told.status, told.error["type"], told.error["attempts"]) == (1, "TimedOutError", None)
+    held.free.set()
 
 
 def test_an_answer_that_was_cut_off_or_refused_is_noted(stub: StubServer, promptkit: Command) -> None:

@@ -14,7 +14,17 @@ from typing import Annotated, Any
 import typer
 
 from promptkit._cli.completion import ids_of_kind, kinds
-from promptkit._cli.exits import CANCELLED, DONE, FAILED, WRONG_USE, NobodyReadsError, RefusedError, StopError, exit_of
+from promptkit._cli.exits import (
+    CANCELLED,
+    DONE,
+    FAILED,
+    WRONG_USE,
+    CancelledError,
+    NobodyReadsError,
+    RefusedError,
+    StopError,
+    exit_of,
+)
 from promptkit._cli.failure import note_of, object_of, sentence_of
 from promptkit._cli.options import (
     CatalogOption,
@@ -258,16 +268,14 @@ def invoke(argv: Sequence[str]) -> int:
                 _call(["--help"])
             return WRONG_USE
         ended = _call(argv)
-    except KeyboardInterrupt:
-        ended = CANCELLED
     except NobodyReadsError as error:
         return exit_of(error)
-    except typer.Abort:
+    except (KeyboardInterrupt, typer.Abort):
         ended = CANCELLED
-    except (typer.TyperException, StopError, PromptKitError, TimeoutError, OSError) as error:
+    except (typer.TyperException, StopError, PromptKitError, OSError) as error:
         return _told(error, streams, json="--json" in asked)
-    if ended == CANCELLED:
-        streams.say("cancelled")
+    if ended == CANCELLED:  # typer's own way to tell an interruption
+        return _told(CancelledError("cancelled"), streams, json="--json" in asked)
     return ended if isinstance(ended, int) else DONE
 
 
@@ -296,7 +304,10 @@ def _told(error: Exception, streams: Streams, *, json: bool) -> int:
     if json:
         streams.json_error(object_of(error, message, hint))
         return status
-    streams.error(message)
+    if isinstance(error, CancelledError):
+        streams.say(message)
+    else:
+        streams.error(message)
     if hint is not None:
         streams.say(hint)
     note = note_of(error)

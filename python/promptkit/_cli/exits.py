@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from promptkit.errors import InputError, InvalidRequestError, PromptKitError
+
+if TYPE_CHECKING:
+    from promptkit import RunFinished
 
 DONE = 0
 FAILED = 1  # a backend's error, faults in a catalog, a file that cannot be read
@@ -38,6 +43,28 @@ class RefusedError(WrongUseError):
         self.hint = hint
 
 
+class UnfinishedError(StopError):
+    """A run that was sent was given up; what it has cost until then is known from its last event."""
+
+    def __init__(self, message: str, last: RunFinished | None = None) -> None:
+        """Hold what the run was and used; None where none was begun, or its end was not seen."""
+        super().__init__(message)
+        self.run_id = None if last is None else last.run_id
+        self.parent_run_id = None if last is None else last.parent_run_id
+        self.attempts = None if last is None else last.attempts
+        self.usage = None if last is None else last.usage
+
+
+class TimedOutError(UnfinishedError):
+    """The time that --timeout gave is over."""
+
+
+class CancelledError(UnfinishedError):
+    """Ctrl-C."""
+
+    exit_status = CANCELLED
+
+
 class NobodyReadsError(Exception):
     """What reads stdout has closed it: nothing is left to do, and nothing to say."""
 
@@ -47,8 +74,6 @@ def exit_of(error: BaseException) -> int:
     match error:
         case StopError():
             return error.exit_status
-        case KeyboardInterrupt():
-            return CANCELLED
         case NobodyReadsError():
             return NOBODY_READS
         case InputError():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from promptkit._cli.exits import UnfinishedError
 from promptkit.errors import CapacityError, GenerationError, OutputInvalidError, PromptKitError
 
 if TYPE_CHECKING:
@@ -39,11 +40,10 @@ def sentence_of(error: BaseException) -> str:
 
 def note_of(error: BaseException) -> str | None:
     """Say what a run that failed has cost; None where nothing was sent."""
-    attempts = getattr(error, "attempts", None)
-    if not isinstance(error, PromptKitError) or not attempts:
+    if not isinstance(error, PromptKitError | UnfinishedError) or not error.attempts:
         return None
     usage = "" if error.usage is None else f", and used {usage_text(error.usage)}"
-    return f"the run made {counted(attempts, 'attempt')}{usage}"
+    return f"the run made {counted(error.attempts, 'attempt')}{usage}"
 
 
 def object_of(error: BaseException, message: str, hint: str | None = None) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def object_of(error: BaseException, message: str, hint: str | None = None) -> di
     told: dict[str, Any] = {"type": type(error).__name__, "message": message}
     if hint is not None:
         told["hint"] = hint
-    if isinstance(error, PromptKitError):
+    if isinstance(error, PromptKitError | UnfinishedError):
         told |= {name: getattr(error, name) for name in ("run_id", "parent_run_id", "attempts", "usage")}
     faults = getattr(error, "faults", None)
     if faults is not None:

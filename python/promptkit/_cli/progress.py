@@ -8,7 +8,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from promptkit import AttemptFinished, RetryDelayed, RunStarted
+from promptkit import AttemptFinished, RetryDelayed, RunFinished, RunStarted
 from promptkit._cli.streams import Streams, console_on, visible
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ class Progress:
         self._state = State()
         self._began = self._changed = 0.0
         self._lock = threading.Lock()
+        self.finished: RunFinished | None = None
         self._live = self._drawn() if streams.err.live else None
         self._logged = _Logged(self._fetching)
 
@@ -85,6 +86,8 @@ class Progress:
         with self._lock:
             self._state = after(self._state, event)
             self._changed = time.monotonic()
+            if isinstance(event, RunFinished):
+                self.finished = event
 
     def __enter__(self) -> Self:
         """Begin to show the line."""

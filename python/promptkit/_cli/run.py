@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from promptkit import compose_observers
 from promptkit._cli.asking import Typed, asked, refusals
 from promptkit._cli.catalog_folder import opened_catalog
-from promptkit._cli.exits import DONE, FAILED, INVALID_OUTPUT
+from promptkit._cli.exits import DONE, FAILED, INVALID_OUTPUT, CancelledError, TimedOutError
 from promptkit._cli.failure import counted, usage_text
 from promptkit._cli.progress import Progress
 from promptkit._cli.streams import DIM, Streams
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from promptkit import Catalog, RunResult
+    from promptkit._cli.asking import Asked
 
 
 def run(
@@ -78,7 +79,19 @@ def _answer(catalog: Catalog, typed: Typed, timeout: float | None, trace: Trace 
     progress = Progress(streams, typed.prompt_id)
     ask = asked(catalog, typed, compose_observers(trace, progress.observe))  # which may wait for standard input
     with progress, ask.engine, refusals(ask):
+        return finished_run(ask, timeout, progress)
+
+
+def finished_run(ask: Asked, timeout: float | None, progress: Progress) -> RunResult:
+    """Run to the end. Raises TimedOutError and CancelledError with what was spent, and what the engine raises."""
+    try:
         return ask.engine.run(ask.request, timeout=timeout)
+    except TimeoutError:
+        msg = f"the run did not finish within the {timeout:g} s of --timeout: give it more"
+        raise TimedOutError(msg, progress.finished) from None
+    except KeyboardInterrupt:
+        msg = "cancelled"
+        raise CancelledError(msg, progress.finished) from None
 
 
 def _tell(result: RunResult, streams: Streams, *, verbose: bool) -> None:
