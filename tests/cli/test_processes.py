@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from servers.stub import StubServer
 
 COMMAND = (sys.executable, "-m", "promptkit")
+# These tests can have been started with SIGINT ignored, as a shell does for what it runs in the background.
+HEARS_CTRL_C = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.executable, [sys.executable, "-m", "promptkit", *sys.argv[1:]])
+"""
 ASK = ("run", "ask", "--var", "question=Why?")
 posix = pytest.mark.skipif(os.name == "nt", reason="signals and pipes are others there")
 
@@ -54,6 +60,17 @@ def test_an_argument_arrives_as_it_was_typed_also_in_the_c_locale(stub: StubServ
     argv = ("run", "ask", "--var", "question=caf\u00e9 \u2603", "-m", "\u2603")
     assert _run(*argv, LC_ALL="C", PYTHONUTF8="0").returncode == 0
     assert [message["content"] for message in stub.requests[0].json["messages"]][1:] == ["caf\u00e9 \u2603", "\u2603"]
+
+
+@posix
+def test_ids_and_names_are_found_also_in_the_c_locale(catalog: Path) -> None:
+    text = (catalog / "prompts" / "ask.toml").read_text(encoding="utf-8").replace("question", "\u00fcber")
+    (catalog / "prompts" / "caf\u00e9.toml").write_text(text, encoding="utf-8")
+    argv = ("render", "caf\u00e9", "--var", "\u00fcber=x", "--json")
+    ended = _run(*argv, LC_ALL="C", PYTHONUTF8="0")
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert json.loads(ended.stdout)["messages"][-1]["content"] == "x"
+    assert _run("show", "prompt", "caf\u00e9", LC_ALL="C", PYTHONUTF8="0").returncode == 0
 
 
 @pytest.mark.usefixtures("catalog")
@@ -104,15 +121,8 @@ def test_ctrl_c_cancels_the_run_and_leaves_at_once(stub: StubServer, tmp_path: P
     held = Held(ok("x"))
     stub.say(held)
     trace = tmp_path / "trace"
-    command = [*COMMAND, *ASK, *extra, "--trace", str(trace)]
-    # A process of a test can have been started with SIGINT ignored, as a shell does for what it runs in the background.
-    with subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(),
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
-    ) as process:
+    command = [sys.executable, "-c", HEARS_CTRL_C, *ASK, *extra, "--trace", str(trace)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as process:
         assert held.asked.wait(10)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=10)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,6 +115,19 @@ def test_an_attachment_keeps_the_kind_and_name_of_its_file(
     assert promptkit("run", "look", "-i", "picture=-", stdin=PNG).status == 0
     assert "image/png" in str(_content(stub))
     assert promptkit("run", "look", "-i", "picture=-", stdin=b"A text").status == 0
+    assert "text/plain" in str(_content(stub))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_an_attachment_from_a_named_pipe_is_taken_by_its_content(
+    stub: StubServer, promptkit: Command, tmp_path: Path
+) -> None:
+    stub.say(ok("x"))
+    os.mkfifo(tmp_path / "63")
+    writing = threading.Thread(target=(tmp_path / "63").write_bytes, args=(b"A text",))
+    writing.start()
+    assert promptkit("run", "look", "-i", f"picture={tmp_path / '63'}").status == 0
+    writing.join()
     assert "text/plain" in str(_content(stub))
 
 

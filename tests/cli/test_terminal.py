@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import signal
+import subprocess
 import sys
 import threading
 from typing import TYPE_CHECKING
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 pty = pytest.importorskip("pty", reason="there are no pseudo-terminals here")
 
 pytestmark = [pytest.mark.usefixtures("catalog"), pytest.mark.skipif(os.name == "nt", reason="terminals are others")]
+# Ctrl-C is a signal to who has the terminal. A fork of this process would be one of many threads.
+TAKES_THE_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, "-m", "promptkit", *sys.argv[1:]])
+"""
 ASK = ("run", "ask", "--var", "question=Why?")
 
 
@@ -32,9 +38,16 @@ class Screen:
         self.written = b""
         self._changed = threading.Condition()
         environ = environment(**{"TERM": "xterm", "COLUMNS": "80", "LC_ALL": "C.UTF-8", **changes})
-        self.pid, self._terminal = pty.fork()
-        if self.pid == 0:  # the child
-            os.execve(sys.executable, [sys.executable, "-m", "promptkit", *argv], environ)  # noqa: S606
+        self._terminal, end = pty.openpty()
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", TAKES_THE_TERMINAL, *argv],
+            stdin=end,
+            stdout=end,
+            stderr=end,
+            env=environ,
+            start_new_session=True,
+        )
+        os.close(end)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -65,8 +78,8 @@ class Screen:
         """Wait for the end, and give the exit status."""
         self._reader.join(15)
         if self._reader.is_alive():
-            os.kill(self.pid, signal.SIGKILL)
-        status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            self._process.kill()
+        status = self._process.wait(15)
         os.close(self._terminal)
         return status
 

@@ -123,6 +123,14 @@ def inline(data: bytes) -> str | bytes:
         return data
 
 
+def readable(each: Assignment, file_system_encoding: str) -> Assignment:
+    """Give an assignment with its name and text ``as_text``; the path of a file stays what the system knows it by."""
+    source = each.source
+    if isinstance(source, Text):
+        source = Text(as_text(source.text, file_system_encoding))
+    return each._replace(name=as_text(each.name, file_system_encoding), source=source)
+
+
 def as_text(typed: str, file_system_encoding: str) -> str:
     """Give an argument as the UTF-8 that it most likely is, where the locale made it unreadable.
 

@@ -11,7 +11,7 @@ import msgspec
 from returns.result import Failure, Result, Success
 
 from promptkit import BlockingEngine, Catalog, Message, OutputContract, RunRequest
-from promptkit._cli.arguments import Assignment, File, Text, as_text, inline, missing, read_assignments
+from promptkit._cli.arguments import Assignment, File, Text, as_text, inline, missing, read_assignments, readable
 from promptkit._cli.exits import FailedError, RefusedError, WrongUseError
 from promptkit._cli.user_files import ReadFiles, read_file, read_stdin, text_of
 from promptkit.errors import InputError, InvalidRequestError, PromptKitError, TemplateError
@@ -49,6 +49,21 @@ class Asked(NamedTuple):
     attached: tuple[str, ...]
 
 
+def decoded(typed: Typed, encoding: str) -> Typed:
+    """Give what was typed with its ids and texts ``as_text``; what may name files is left to be split first."""
+
+    def text(given: str | None) -> str | None:
+        return None if given is None else as_text(given, encoding)
+
+    return typed._replace(
+        prompt_id=as_text(typed.prompt_id, encoding),
+        profile=text(typed.profile),
+        session_id=text(typed.session_id),
+        schema=text(typed.schema),
+        messages=tuple(as_text(each, encoding) for each in typed.messages),
+    )
+
+
 def contract_of(typed: Typed, prompts_own: OutputContract) -> Result[OutputContract | None, str]:
     """Give the contract that the options ask for; None when they leave the prompt's own as it is."""
     kind, schema, repairs = typed.output, typed.schema, typed.max_repairs
@@ -74,18 +89,20 @@ def asked(catalog: Catalog, typed: Typed, observer: Observer | None = None, *, c
 
     Raises WrongUseError and FailedError; what the engine itself has to say about a request is said by ``prepare``.
     """
-    found = or_wrong_use(read_assignments(typed.variables, typed.json_variables, typed.inputs))
+    encoding = sys.getfilesystemencoding()
+    typed = decoded(typed, encoding)
+    read = or_wrong_use(read_assignments(typed.variables, typed.json_variables, typed.inputs))
+    found = tuple(readable(each, encoding) for each in read)
     prompt = catalog.prompts.get(typed.prompt_id)
     inputs, contents = _inputs(found, prompt)
-    encoding = sys.getfilesystemencoding()
     request = RunRequest(
-        prompt_id=as_text(typed.prompt_id, encoding),
+        prompt_id=typed.prompt_id,
         variables={each.name: _variable(each) for each in found if each.option != "--input"} if prompt else {},
         inputs=inputs,
         profile=typed.profile,
         output=None if prompt is None else or_wrong_use(contract_of(typed, prompt.output)),
-        session_id=None if typed.session_id is None else as_text(typed.session_id, encoding),
-        appended_messages=tuple(Message(role="user", content=as_text(text, encoding)) for text in typed.messages),
+        session_id=typed.session_id,
+        appended_messages=tuple(Message(role="user", content=text) for text in typed.messages),
         observer=observer,
         capture_exchange=capture,
     )
@@ -125,8 +142,8 @@ def refusals(ask: Asked) -> Iterator[None]:
 def _variable(each: Assignment) -> Any:
     what = f"{each.option} {each.name}"
     match each.source:
-        case Text(typed):
-            text = as_text(typed, sys.getfilesystemencoding())
+        case Text(text):
+            pass
         case File(path):
             text = text_of(read_file(path, what), f"{what}: {path}")
         case _:
@@ -152,10 +169,13 @@ def _inputs(
             continue
         what = f"--input {each.name}"
         match each.source:
+            case _ if each.name not in declared:
+                inputs[each.name] = ""
             case File(path):
-                inputs[each.name] = Path(path)
-                if each.name in declared:
-                    contents[str(Path(path))] = read_file(path, what)
+                content = read_file(path, what)
+                # A pipe that has the name of a file, such as <(command) of a shell, has a name that says nothing.
+                inputs[each.name] = Path(path) if Path(path).is_file() else inline(content)
+                contents[str(Path(path))] = content
             case _:
-                inputs[each.name] = inline(read_stdin(what)) if each.name in declared else ""
+                inputs[each.name] = inline(read_stdin(what))
     return inputs, contents

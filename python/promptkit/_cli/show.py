@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from returns.result import Failure, Result, Success
 
 from promptkit import BlockingEngine
+from promptkit._cli.arguments import as_text
 from promptkit._cli.asking import or_wrong_use
 from promptkit._cli.catalog_folder import opened_catalog
 from promptkit._cli.exits import DONE
@@ -37,6 +39,8 @@ def asked_for(kind: str | None, identifier: str | None) -> Result[tuple[str | No
 
 def show(kind: str | None, identifier: str | None, *, catalog: Path | None, json: bool, streams: Streams) -> int:
     """List what there is, or show one thing."""
+    if identifier is not None:
+        identifier = as_text(identifier, sys.getfilesystemencoding())
     plural, chosen = or_wrong_use(asked_for(kind, identifier))
     opened = opened_catalog(catalog)
     if chosen is None:
