@@ -111,4 +111,5 @@ Command = Callable[..., Ended]
 def environment(**changes: str) -> dict[str, str]:
     """Give the environment of a child process: this code, and nothing that changes how it shows things."""
     kept = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "PROMPTKIT_CATALOG"}}
-    return {**kept, "PYTHONPATH": str(ROOT / "python"), **changes}
+    path = os.pathsep.join([str(ROOT / "python"), *filter(None, [kept.get("PYTHONPATH")])])
+    return {**kept, "PYTHONPATH": path, **changes}

@@ -22,13 +22,13 @@ def usage_text(usage: TokenUsage) -> str:
     return ", ".join(f"{counts[name]} {name.replace('_', ' ')}" for name in shown) + " tokens"
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Give a number with its noun.
 
-    >>> counted(1, "attempt"), counted(2, "attempt")
-    ('1 attempt', '2 attempts')
+    >>> counted(1, "attempt"), counted(2, "attempt"), counted(2, "retry", "retries")
+    ('1 attempt', '2 attempts', '2 retries')
     """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def sentence_of(error: BaseException) -> str:

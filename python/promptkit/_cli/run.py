@@ -58,7 +58,7 @@ def summary_of(result: RunResult) -> str:
     parts = [result.model, usage_text(result.usage), f"{result.timing.duration:.1f} s"]
     if result.attempts > 1:
         retries, repairs = result.transient_retries, result.repair_calls
-        of = [counted(retries, "retry").replace("rys", "ries")] if retries else []
+        of = [counted(retries, "retry", "retries")] if retries else []
         of += [counted(repairs, "repair")] if repairs else []
         parts.append(f"{counted(result.attempts, 'attempt')} ({', '.join(of)})")
     return " · ".join(parts)
