@@ -6,7 +6,7 @@ import logging
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from promptkit import AttemptFinished, ExecutionEvent, RetryDelayed, RunStarted
+from promptkit import AttemptFinished, ExecutionEvent, RetryDelayed, RunFinished, RunStarted
 from promptkit._cli.progress import Progress, State, after, line_of
 from promptkit._cli.streams import Streams
 from promptkit._values.usage import UNKNOWN_USAGE
@@ -60,6 +60,15 @@ def test_the_download_is_told_where_nothing_is_drawn(capsysbinary: pytest.Captur
     with Progress(Streams(), "ask"):
         logging.getLogger("promptkit.embedded").warning("fetching the default model once: 98 MB")
     assert capsysbinary.readouterr() == (b"", b"fetching the default model once: 98 MB\n")
+
+
+def test_a_run_that_ended_waits_for_no_further_attempt() -> None:
+    ended = RunFinished(
+        at=AT, run_id="r", parent_run_id=None, prompt_id="ask", profile="p", backend="b", model="m",
+        definition_hash=None, outcome="completed", error=None, validation="valid", attempts=1, transient_retries=0,
+        repair_calls=0, usage=UNKNOWN_USAGE, duration=1.0,
+    )  # fmt: skip
+    assert _lines(STARTED, _attempt(1, "completed"), ended) == "ask  12 s"
 
 
 def test_the_download_of_the_model_is_told_before_all_else() -> None:

@@ -9,7 +9,8 @@ import time
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from promptkit import AttemptFinished, RetryDelayed, RunFinished, RunStarted
-from promptkit._cli.streams import Streams, console_on, visible
+from promptkit._cli.streams import Streams, console_on
+from promptkit._values.visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +37,7 @@ class State(NamedTuple):
 def after(state: State, event: ExecutionEvent) -> State:
     """Give the state after an event."""
     match event:
-        case RunStarted():
+        case RunStarted() | RunFinished():
             return State(fetching=state.fetching)
         case AttemptFinished(outcome="completed"):
             return State(attempt=event.attempt + 1, purpose="repair")
@@ -44,8 +45,6 @@ def after(state: State, event: ExecutionEvent) -> State:
             return State(attempt=event.attempt + 1)
         case RetryDelayed():
             return State(attempt=event.attempt + 1, delay=event.delay, source=event.source)
-        case _:
-            return state
 
 
 def line_of(prompt_id: str, state: State, elapsed: float, since: float) -> str:
