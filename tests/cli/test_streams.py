@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from promptkit._cli.streams import RED, Facts, encoded, facts_of, styled, visible
+from promptkit._cli.streams import RED, Facts, encoded, facts_of, styled
 from promptkit._cli.tables import fits, value_text
 
 
@@ -42,15 +42,6 @@ def test_what_is_piped_is_utf_8_whatever_the_locale() -> None:
 def test_a_terminal_gets_escapes_for_what_its_encoding_lacks() -> None:
     assert encoded("café ☃", _facts(encoding="latin-1")) == b"caf\xe9 \\u2603"
     assert encoded("lone \ud800", _facts(terminal=False)) == b"lone \\ud800"
-
-
-@pytest.mark.parametrize("hostile", ["\x1b]0;title\x07", "\x9b31m", "\r", "\x08", "\u202e", "\u2066"])
-def test_characters_that_move_or_turn_what_is_shown_become_visible(hostile: str) -> None:
-    assert visible(hostile).isprintable()
-
-
-def test_ends_of_lines_and_tabs_stay() -> None:
-    assert visible("a\tb\nc\r\nd") == "a\tb\nc\r\nd"
 
 
 def test_a_style_is_around_the_text_and_only_where_there_is_colour() -> None:

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from promptkit import BlockingEngine, ExecutionGroup, RunRequest, compose_observers, load_catalog
 from promptkit._cli.exits import DONE, FailedError
-from promptkit._cli.failure import counted
 from promptkit._cli.progress import Progress
 from promptkit._cli.starter_files import starter_folder
-from promptkit._cli.streams import BOLD, DIM, visible
-from promptkit._cli.tables import pairs_of
+from promptkit._cli.streams import DIM
 from promptkit._cli.trace import Trace
+from promptkit._values.visible import visible
+from promptkit.display import conversation_tree, usage_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from rich.tree import Tree
+    from collections.abc import Mapping, Sequence
 
     from promptkit import ExecutionGroupSummary, Observer, RunResult
     from promptkit._cli.streams import Streams
@@ -69,30 +67,13 @@ def demo(*, trace: Path | None, json: bool, streams: Streams, engine: BlockingEn
     if json:
         streams.json({"results": [each.result for each in said], **_encodable(summary)})
         return DONE
-    streams.result("\nThe conversation, and who continued whom", BOLD)
-    streams.drawing(streams.drawn(tree_of(said)))
-    streams.result(f"\n{counted(len(summary.members), 'run')}, {counted(summary.attempts, 'attempt')}", BOLD)
-    streams.drawing(streams.drawn(pairs_of(usage_rows(summary))))
+    streams.result("")
+    tree = conversation_tree((each.result.exchange for each in said), title="The conversation, and who continued whom")
+    streams.drawing(streams.drawn(tree))
+    streams.result("")
+    streams.drawing(streams.drawn(usage_table({"all runs": summary})))
     streams.say("\nMake a catalog of your own: promptkit init my-prompts", DIM)
     return DONE
-
-
-def usage_rows(summary: ExecutionGroupSummary) -> Iterable[tuple[str, str]]:
-    """Give each count with its name; one that nothing reported is unknown, not zero."""
-    for name in summary.usage.__struct_fields__:
-        yield name.replace("_", " "), str(getattr(summary.usage, name))
-
-
-def tree_of(said: Sequence[Said]) -> Tree:
-    """Draw who continued whom."""
-    from rich.tree import Tree
-
-    tree = Tree("", hide_root=True)
-    nodes: dict[str | None, Tree] = {None: tree}
-    for each in said:
-        parent = nodes.get(each.result.parent_run_id, tree)
-        nodes[each.result.run_id] = parent.add(visible(line_of(each)))
-    return tree
 
 
 def line_of(said: Said) -> str:

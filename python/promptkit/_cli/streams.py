@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import re
 import shutil
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from promptkit._cli.exits import FailedError, NobodyReadsError
+from promptkit._values.visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +30,6 @@ YELLOW = "33"
 PLAIN = ""
 
 WIDE = 1_000_000  # a pipe has no width: nothing is folded for it
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]|\r(?!\n)")
 
 
 class Facts(NamedTuple):
@@ -53,15 +52,6 @@ def facts_of(*, terminal: bool, encoding: str, columns: int, environ: Mapping[st
         encoding=encoding if terminal else "utf-8",
         width=max(20, columns) if terminal else WIDE,
     )
-
-
-def visible(text: str) -> str:
-    r"""Write control characters as escapes, but for tabs and ends of lines.
-
-    >>> visible("red: \x1b[31m")
-    'red: \\x1b[31m'
-    """
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def styled(text: str, style: str, facts: Facts) -> str:

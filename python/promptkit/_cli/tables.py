@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from promptkit._cli.streams import visible
+from promptkit._values.visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
