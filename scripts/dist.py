@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
-EXTRAS = "embedded,opentelemetry"
+EXTRAS = "cli,embedded,opentelemetry"
 GROUPS = ("test", "check", "docs")
 SOURCE = ("python", "rust", ".ci")  # the tests find nothing there
 

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 STAMP = VENV / "promptkit-setup"
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-EXTRAS = "embedded,opentelemetry"
+EXTRAS = "cli,embedded,opentelemetry"
 SOURCES = ("pyproject.toml", "constraints.txt", "Cargo.toml", "Cargo.lock", "scripts/setup.py")
 
 
