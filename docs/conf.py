@@ -26,6 +26,8 @@ extensions = [
 exclude_patterns = ["_build", "dev"]
 html_theme = "furo"
 html_title = f"promptkit {release}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
 
