@@ -190,7 +190,7 @@ async def test_what_is_no_captured_exchange_is_refused_before_anything_is_done()
     engine, client, first = await scene()
     with pytest.raises(TypeError, match="capture_exchange=True"):
         Exchange()
-    for wrong in (first, first.exchange.details(), first.run_id, object(), False):
+    for wrong in (first, first.exchange.details(), first.run_id, object(), False, object.__new__(Exchange)):
         with pytest.raises(InvalidRequestError, match=r"continue_from: Expected an Exchange"):
             RunRequest(prompt_id="more", continue_from=wrong)  # type: ignore[arg-type]
         with pytest.raises(InvalidRequestError, match=r"start: Expected an Exchange"):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn, final
+from typing import TYPE_CHECKING, Any, NoReturn, final
 
 import msgspec
 
+from promptkit._values.frozen import UnfitError
 from promptkit._values.handle import Handle
 from promptkit._values.messages import Message, from_tuples
 from promptkit._values.reprs import bounded_repr
@@ -101,3 +102,12 @@ def exchange_of(node: Node) -> Exchange:
 def node_of(exchange: Exchange | None) -> Node | None:
     """Give the node that an exchange stands for."""
     return None if exchange is None else exchange._node  # noqa: SLF001  # the two halves of one capability
+
+
+def read_exchange(value: Any) -> Any:
+    """Take a captured exchange, or raise UnfitError; an empty one, made around the class, holds no history."""
+    if isinstance(value, Exchange) and hasattr(value, "_node"):
+        return value
+    given = "an empty one" if isinstance(value, Exchange) else f"`{type(value).__name__}`"
+    msg = f"Expected an Exchange, got {given}: take .exchange of a result with capture_exchange=True"
+    raise UnfitError(msg)

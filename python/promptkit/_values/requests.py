@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from promptkit._values.construction import Checked
 from promptkit._values.contracts import OutputContract
 from promptkit._values.events import Observer
-from promptkit._values.exchange import Exchange
+from promptkit._values.exchange import Exchange, read_exchange
 from promptkit._values.frozen import FrozenDict, UnfitError, frozen_json, frozen_mapping
 from promptkit._values.json import JSON
 from promptkit._values.messages import Message
@@ -102,10 +102,7 @@ def _read_inputs(value: Any) -> Any:
 
 
 def _read_exchange(value: Any) -> Any:
-    if value is None or isinstance(value, Exchange):
-        return value
-    msg = f"Expected an Exchange (RunResult.exchange), got `{type(value).__name__}`"
-    raise UnfitError(msg)
+    return None if value is None else read_exchange(value)
 
 
 def _read_credential(value: Any) -> Any:

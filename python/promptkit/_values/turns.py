@@ -9,7 +9,7 @@ import msgspec
 
 from promptkit._values.construction import Checked, reader_of
 from promptkit._values.events import Observer
-from promptkit._values.exchange import Exchange
+from promptkit._values.exchange import Exchange, read_exchange
 from promptkit._values.frozen import UnfitError, shown
 from promptkit._values.functions import expect_no_class, function_kind
 from promptkit._values.reprs import bounded_repr
@@ -37,14 +37,6 @@ class ConversationTurn(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 NextTurn = Callable[[ConversationTurn], RunRequest | Awaitable[RunRequest | None] | None]
 """Chooses the next request, or None to stop: a plain or an async function, a method, a partial, a callable object."""
-
-
-def _read_start(value: Any) -> Any:
-    if isinstance(value, Exchange):
-        return value
-    remedy = ": take its .exchange" if isinstance(value, RunResult) else ""
-    msg = f"Expected an Exchange, got `{type(value).__name__}`{remedy}"
-    raise UnfitError(msg)
 
 
 def _read_next(value: Any) -> Any:
@@ -106,7 +98,7 @@ class CoordinateRequest(Checked, frozen=True, kw_only=True, eq=False, metaclass=
     @classmethod
     def special_fields(cls) -> Mapping[str, Reader]:
         """Name the fields that an annotation cannot describe."""
-        return {"start": _read_start, "next": _read_next, "additional_turns": _read_turns}
+        return {"start": read_exchange, "next": _read_next, "additional_turns": _read_turns}
 
 
 def expect_coordination(given: object) -> None:
