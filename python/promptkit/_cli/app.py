@@ -28,9 +28,11 @@ from promptkit._cli.exits import (
 from promptkit._cli.failure import note_of, object_of, sentence_of
 from promptkit._cli.options import (
     CatalogOption,
+    ContinueOption,
     InputOption,
     JsonOption,
     JsonVarOption,
+    LineOption,
     MessageOption,
     NoColorOption,
     OutputOption,
@@ -221,6 +223,62 @@ def run(
     )
     streams = Streams(no_color=no_color)
     return run(typed, catalog=catalog, timeout=timeout, trace=trace, json=json, verbose=verbose, streams=streams)
+
+
+@app.command(
+    epilog=examples(
+        "promptkit chat ask",
+        "promptkit chat read --input letter=letter.txt --continue-with ask",
+        "printf '%s\\n' 'Who are you?' '/back' 'What can you do?' | promptkit chat ask",
+    )
+)
+def chat(
+    prompt_id: PromptArgument,
+    *,
+    var: VarOption = None,
+    json_var: JsonVarOption = None,
+    inputs: InputOption = None,
+    line: LineOption = None,
+    continue_with: ContinueOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = None,
+    schema: SchemaOption = None,
+    max_repairs: RepairsOption = None,
+    session_id: SessionOption = None,
+    timeout: TimeoutOption = None,
+    trace: TraceOption = None,
+    catalog: CatalogOption = None,
+    json: JsonOption = False,
+    verbose: VerboseOption = False,
+    no_color: NoColorOption = False,
+) -> int:
+    """Hold a conversation that can branch, line by line.
+
+    Your first line fills the one variable of the prompt that is not given. Where the prompt is one user message, so
+    does every other line. Else what the prompt says is said once, and your other lines are sent as they are, or fill
+    the variable of the prompt that --continue-with names. A prompt without such a variable begins by itself.
+
+    /tree shows the branches, /back and /branch make them, /help lists the rest. An error or Ctrl-C while the model
+    works leaves the conversation as it was. Lines can be piped: answers go to stdout, all else to stderr.
+    """
+    from promptkit._cli.asking import Typed
+    from promptkit._cli.chat import How, chat
+
+    typed = Typed(
+        prompt_id,
+        var or (),
+        json_var or (),
+        inputs or (),
+        (),
+        profile,
+        session_id,
+        output,
+        schema,
+        max_repairs,
+    )
+    how = How(timeout, json, verbose)
+    streams = Streams(no_color=no_color)
+    return chat(typed, line=line, continue_with=continue_with, catalog=catalog, trace=trace, how=how, streams=streams)
 
 
 @app.command(epilog=examples("promptkit demo", "promptkit demo --json | jq .usage"))

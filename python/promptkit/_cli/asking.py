@@ -40,13 +40,14 @@ class Typed(NamedTuple):
 class Asked(NamedTuple):
     """A request, an engine that can read its inputs, and what to type for the names that were not given.
 
-    ``attached`` are the inputs that the prompt cannot do without.
+    ``attached`` are the inputs that the prompt cannot do without, ``files`` what the engine reads inputs from.
     """
 
     request: RunRequest
     engine: BlockingEngine
     missing: tuple[str, ...]
     attached: tuple[str, ...]
+    files: ReadFiles
 
 
 def decoded(typed: Typed, encoding: str) -> Typed:
@@ -106,11 +107,12 @@ def asked(catalog: Catalog, typed: Typed, observer: Observer | None = None, *, c
         observer=observer,
         capture_exchange=capture,
     )
-    engine = BlockingEngine(catalog, input_reader=ReadFiles(contents))
+    files = ReadFiles(contents)
+    engine = BlockingEngine(catalog, input_reader=files)
     if prompt is None:
-        return Asked(request, engine, (), ())
+        return Asked(request, engine, (), (), files)
     attached = tuple(name for message in prompt.messages for name in message.attachments)
-    return Asked(request, engine, missing(prompt.variables, prompt.inputs, found), attached)
+    return Asked(request, engine, missing(prompt.variables, prompt.inputs, found), attached, files)
 
 
 def or_wrong_use(read: Result[Any, str]) -> Any:

@@ -72,6 +72,19 @@ RepairsOption = Annotated[
 SessionOption = Annotated[
     str | None, typer.Option("--session-id", metavar="TEXT", help="Session id instead of the prompt's.")
 ]
+LineOption = Annotated[
+    str | None,
+    typer.Option("--line", metavar="NAME", help="The variable that lines fill, where more than one is not given."),
+]
+ContinueOption = Annotated[
+    str | None,
+    typer.Option(
+        "--continue-with",
+        metavar="ID",
+        help="A prompt for the lines after the first; they fill its one variable that is not given.",
+        autocompletion=ids_of("prompts"),
+    ),
+]
 TimeoutOption = Annotated[
     float | None, typer.Option("--timeout", metavar="SECONDS", min=0, help="Give up after so long.")
 ]

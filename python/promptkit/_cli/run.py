@@ -42,7 +42,7 @@ def run(
         streams.json(result)
     else:
         streams.result(result.raw_output)
-        _tell(result, streams, verbose=verbose)
+        tell(result, streams, verbose=verbose)
     if lost is not None:
         streams.error(lost)
     return exit_of_result(result) or (DONE if lost is None else FAILED)
@@ -94,7 +94,8 @@ def finished_run(ask: Asked, timeout: float | None, progress: Progress) -> RunRe
         raise CancelledError(msg, progress.finished) from None
 
 
-def _tell(result: RunResult, streams: Streams, *, verbose: bool) -> None:
+def tell(result: RunResult, streams: Streams, *, verbose: bool) -> None:
+    """Say on stderr what there is to know about an answer."""
     for note in notes_of(result):
         streams.say(note)
     if result.validation.status == "invalid":

@@ -1,0 +1,130 @@
+"""What a chat begins with, from what was typed: requests that a line completes, and where lines go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from promptkit import Message, RunRequest
+from promptkit._cli.arguments import Stdin, read_assignments
+from promptkit._cli.asking import Asked, Typed, asked, hint_of, or_wrong_use
+from promptkit._cli.chat_prompts import Ways, shared_out, ways_of, with_say
+from promptkit._cli.exits import RefusedError, WrongUseError
+from promptkit.errors import InvalidRequestError, TemplateError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from promptkit import Catalog, PreparedRun, PromptDefinition, RunResult
+    from promptkit._cli.chat_runs import Runs
+    from promptkit.errors import PromptKitError
+
+SAMPLE = "?"  # stands for a line while nothing was said yet
+STDIN = "chat reads your lines from standard input: give the value as text, or as a file with NAME=@FILE"
+
+
+class Opening(NamedTuple):
+    """The catalog with the prompt ``say``, the request that begins, the one for what follows, and where lines go."""
+
+    catalog: Catalog
+    ask: Asked
+    further: RunRequest
+    ways: Ways
+    say: str
+
+    def hint(self, error: PromptKitError) -> str | None:
+        """Say what was not given, if that explains the error."""
+        line = f"--var {self.ways.opening.variable}=TEXT"
+        return hint_of(error, [each for each in self.ask.missing if each != line], self.ask.attached)
+
+    def request(self, said: str | None, after: RunResult | None) -> RunRequest:
+        """Complete a request: the first one, or one that continues a result."""
+        way = self.ways.opening if after is None else self.ways.further
+        request = self.ask.request if after is None else self.further
+        if after is not None:
+            # Nothing is inherited from a run; a line that is sent as it is has no session of its own.
+            of_before = after.session_id if way.prompt_id == self.say else None
+            request = msgspec.structs.replace(
+                request, continue_from=after.exchange, session_id=request.session_id or of_before
+            )
+        if said is None:
+            return request
+        if way.variable is None:
+            return msgspec.structs.replace(request, appended_messages=(Message(role="user", content=said),))
+        return msgspec.structs.replace(request, variables={**request.variables, way.variable: said})
+
+
+def opening_of(catalog: Catalog, typed: Typed, line: str | None, continue_with: str | None) -> Opening:
+    """Read what was typed. Raises WrongUseError, FailedError, and UnknownPromptError for a prompt that is not there."""
+    found = or_wrong_use(read_assignments(typed.variables, typed.json_variables, typed.inputs))
+    if any(each.source == Stdin() for each in found):
+        raise WrongUseError(STDIN)
+    combined, say = with_say(catalog)
+    names = _names(catalog, typed.prompt_id), _names(catalog, continue_with)
+    variables, json_variables = shared_out(typed.variables, *names), shared_out(typed.json_variables, *names)
+    ask = asked(combined, typed._replace(variables=variables[0], json_variables=json_variables[0]), capture=True)
+    prompt = _prompt(ask, combined, ask.request.prompt_id)
+    further = _as_it_is(typed, ask.request, say, typed.profile or prompt.profile)
+    after = None
+    if continue_with is not None:
+        following = _prompt(ask, combined, continue_with)
+        further = _by_prompt(combined, typed, following, variables[1], json_variables[1])
+        after = (following, further.variables.keys())
+    ways: Ways = or_wrong_use(ways_of(prompt, ask.request.variables.keys(), line, say, after))
+    return Opening(combined, ask, ask.request if ways.opening == ways.further else further, ways, say)
+
+
+def prepared(runs: Runs, opening: Opening) -> PreparedRun | None:
+    """Let the engine look at the first request before anything is said. None if it depends on what will be said.
+
+    Raises what the engine refuses.
+    """
+    variable = opening.ways.opening.variable
+    try:
+        return runs.prepare(opening.request(None if variable is None else SAMPLE, None))
+    except InvalidRequestError as error:
+        hint = opening.hint(error)
+        if hint is not None:
+            raise RefusedError(error, hint) from None
+        if isinstance(error, TemplateError) and variable is not None:
+            return None
+        raise
+
+
+def _names(catalog: Catalog, prompt_id: str | None) -> Collection[str]:
+    prompt = None if prompt_id is None else catalog.prompts.get(prompt_id)
+    return () if prompt is None else prompt.variables
+
+
+def _prompt(ask: Asked, catalog: Catalog, prompt_id: str) -> PromptDefinition:
+    ask.engine.inspect_prompt(prompt_id)  # which knows near misses
+    return catalog.prompts[prompt_id]
+
+
+def _as_it_is(typed: Typed, opening: RunRequest, say: str, profile: str | None) -> RunRequest:
+    """Make the request for lines that are sent as they are: options are meant for all lines."""
+    asks = typed.output is not None or typed.schema is not None
+    return RunRequest(
+        prompt_id=say,
+        profile=profile,
+        output=opening.output if asks else None,
+        session_id=opening.session_id,
+        capture_exchange=True,
+    )
+
+
+def _by_prompt(
+    catalog: Catalog, typed: Typed, prompt: PromptDefinition, variables: Sequence[str], json_variables: Sequence[str]
+) -> RunRequest:
+    own = typed.output is None and typed.schema is None and prompt.output.kind == "text"  # a text has no repairs
+    first = catalog.prompts[typed.prompt_id]
+    replaced = typed._replace(
+        prompt_id=prompt.id,
+        variables=variables,
+        json_variables=json_variables,
+        inputs=(),
+        max_repairs=None if own else typed.max_repairs,
+        profile=typed.profile or prompt.profile or first.profile,
+    )
+    return asked(catalog, replaced, capture=True).request

@@ -1,0 +1,94 @@
+"""Reads the lines of a chat: from a terminal with what readline offers, from a pipe as they are."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from promptkit._cli.arguments import as_text
+from promptkit._cli.chat_lines import completions
+from promptkit._cli.exits import FailedError
+from promptkit._cli.streams import BOLD
+
+if TYPE_CHECKING:
+    from promptkit._cli.streams import Streams
+
+
+class NotTextError(Exception):
+    """A line is no UTF-8 text."""
+
+
+class LineReader:
+    """Gives one line after the other, without its end. ``interactive`` says whether a person types them."""
+
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
+        self._number = 0
+        self._lines_drawn = False
+        self.interactive = sys.stdin is not None and sys.stdin.isatty()
+        if self.interactive and streams.out.terminal:
+            self._lines_drawn = _with_readline()
+
+    def read(self, marker: str) -> str | None:
+        """Read a line; None at the end. Raises NotTextError and FailedError, and KeyboardInterrupt on Ctrl-C."""
+        self._number += 1
+        try:
+            return self._typed(marker) if self.interactive else self._piped()
+        except OSError as error:
+            msg = f"standard input cannot be read: {error.strerror or type(error).__name__}"
+            raise FailedError(msg) from None
+        except UnicodeError:
+            msg = f"line {self._number:,} is not UTF-8 text: it was not sent"
+            raise NotTextError(msg) from None
+
+    def _piped(self) -> str | None:
+        if sys.stdin is None:
+            msg = "there is no standard input to read your lines from"
+            raise FailedError(msg)
+        line = sys.stdin.buffer.readline()
+        if not line:
+            return None
+        return line.decode("utf-8-sig" if self._number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
+
+    def _typed(self, marker: str) -> str | None:
+        if not self._streams.out.terminal:  # the marker is no part of a result
+            if sys.stderr is not None:
+                sys.stderr.write(marker)
+                sys.stderr.flush()
+            line = sys.stdin.readline()
+            if not line:
+                return None
+            line = line.removesuffix("\n")
+        else:
+            try:
+                line = input(self._styled(marker))
+            except EOFError:
+                return None
+        text = as_text(line, sys.stdin.encoding)
+        text.encode()  # what cannot be sent is told here
+        return text
+
+    def _styled(self, marker: str) -> str:
+        if not self._streams.out.colour:
+            return marker
+        before, after = f"\x1b[{BOLD}m", "\x1b[0m"
+        # readline has to be told what takes no room.
+        return f"\x01{before}\x02{marker}\x01{after}\x02" if self._lines_drawn else f"{before}{marker}{after}"
+
+
+def _with_readline() -> bool:
+    """Let lines be edited, found again and completed, for as long as the process lives; nothing is kept in a file."""
+    try:
+        import readline
+    except ImportError:  # on Windows the terminal itself does it
+        return False
+    readline.set_completer_delims("")
+    readline.set_completer(_completion)
+    libedit = "libedit" in (readline.__doc__ or "")
+    readline.parse_and_bind("bind ^I rl_complete" if libedit else "tab: complete")
+    return True
+
+
+def _completion(typed: str, state: int) -> str | None:
+    found = completions(typed)
+    return found[state] if state < len(found) else None
