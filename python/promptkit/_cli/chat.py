@@ -12,13 +12,13 @@ from promptkit import ExecutionGroup, compose_observers
 from promptkit._cli import conversation as moves
 from promptkit._cli.catalog_folder import opened_catalog
 from promptkit._cli.chat_lines import Do, Entry, Say, help_lines, meaning, read_entry
+from promptkit._cli.chat_notes import folded, usage_lines
 from promptkit._cli.chat_opening import Opening, opening_of, prepared
 from promptkit._cli.chat_prompts import sentence_of
 from promptkit._cli.chat_runs import Runs
-from promptkit._cli.chat_usage import usage_lines
 from promptkit._cli.conversation import BEGINNING, Attempt, Conversation
 from promptkit._cli.conversation_tree import ASCII, DRAWN, tree_lines
-from promptkit._cli.exits import CANCELLED, DONE, FAILED
+from promptkit._cli.exits import CANCELLED, DONE, FAILED, WrongUseError
 from promptkit._cli.failure import note_of, object_of
 from promptkit._cli.failure import sentence_of as error_sentence
 from promptkit._cli.line_reader import LineReader, NotTextError
@@ -121,7 +121,7 @@ class Talk:
                 self._streams.say("")
                 if leaving:
                     break
-                leaving = True
+                leaving = not self._reader.dropped
                 self._note(LEAVING, DIM)
         return DONE if self._reader.interactive else self._status
 
@@ -237,7 +237,7 @@ class Talk:
     def _fault(self, message: str, error: BaseException | None = None, hint: str | None = None) -> None:
         self._status = FAILED
         if self._how.json:
-            self._streams.json_error(object_of(error or ValueError(message), message, hint))
+            self._streams.json_error(object_of(error or WrongUseError(message), message, hint))
             return
         self._streams.error(message)
         if hint is not None:
@@ -252,4 +252,4 @@ class Talk:
             note: Any = {"note": text}
             self._streams.json_error(note)
         else:
-            self._streams.say(text, style)
+            self._streams.say(folded(text, self._streams.err.width), style)

@@ -60,16 +60,16 @@ def opening_of(catalog: Catalog, typed: Typed, line: str | None, continue_with: 
     found = or_wrong_use(read_assignments(typed.variables, typed.json_variables, typed.inputs))
     if any(each.source == Stdin() for each in found):
         raise WrongUseError(STDIN)
-    combined, say = with_say(catalog)
     names = _names(catalog, typed.prompt_id), _names(catalog, continue_with)
     variables, json_variables = shared_out(typed.variables, *names), shared_out(typed.json_variables, *names)
-    ask = asked(combined, typed._replace(variables=variables[0], json_variables=json_variables[0]), capture=True)
-    prompt = _prompt(ask, combined, ask.request.prompt_id)
+    ask = asked(catalog, typed._replace(variables=variables[0], json_variables=json_variables[0]), capture=True)
+    prompt = _prompt(ask, catalog, ask.request.prompt_id)
+    combined, say = with_say(catalog)
     further = _as_it_is(typed, ask.request, say, typed.profile or prompt.profile)
     after = None
     if continue_with is not None:
-        following = _prompt(ask, combined, continue_with)
-        further = _by_prompt(combined, typed, following, variables[1], json_variables[1])
+        following = _prompt(ask, catalog, continue_with)
+        further = _by_prompt(catalog, typed, following, variables[1], json_variables[1])
         after = (following, further.variables.keys())
     ways: Ways = or_wrong_use(ways_of(prompt, ask.request.variables.keys(), line, say, after))
     return Opening(combined, ask, ask.request if ways.opening == ways.further else further, ways, say)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len, chop_cells
 
-from promptkit._cli.conversation import BEGINNING, children_of
+from promptkit._cli.conversation import BEGINNING, children_of, first_words
 from promptkit._cli.failure import counted
 from promptkit._cli.streams import visible
 
@@ -63,15 +63,15 @@ def tree_lines(conversation: Conversation, title: str, width: int, signs: Signs 
         elif row.number == BEGINNING:
             text = f"{row.number:>{digits}}  {title}"
         else:
-            text = f"{row.number:>{digits}}  {turn_text(conversation.turns[row.number - 1], signs)}"
+            text = f"{row.number:>{digits}}  {turn_text(conversation.turns[row.number - 1], width // 2, signs)}"
         yield cut(mark + _bounded(row.before, width // 3, signs) + visible(text), width, signs)
     if end < len(rows):
         yield f"  {signs.cut} {counted(len(rows) - end, 'line')} below"
 
 
-def turn_text(turn: Turn, signs: Signs = DRAWN) -> str:
-    """Write a turn on one line."""
-    asked = "" if turn.said is None else f"{' '.join(turn.said[:WIDEST].split())} {signs.arrow} "
+def turn_text(turn: Turn, most_asked: int, signs: Signs = DRAWN) -> str:
+    """Write a turn on one line. What was said has at most so many columns, so that the answer has some."""
+    asked = "" if turn.said is None else f"{cut(first_words(turn.said), most_asked, signs)} {signs.arrow} "
     return f"{asked}{turn.answer}" + (f" ({turn.remark})" if turn.remark else "")
 
 

@@ -6,11 +6,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from promptkit._cli.arguments import as_text
-from promptkit._cli.chat_lines import completions
+from promptkit._cli.chat_lines import GOES_ON, completions
 from promptkit._cli.exits import FailedError
 from promptkit._cli.streams import BOLD
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from promptkit._cli.streams import Streams
 
 
@@ -24,16 +26,21 @@ class LineReader:
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
         self._number = 0
-        self._lines_drawn = False
+        self._readline: ModuleType | None = None
+        self.dropped = False  # whether the last Ctrl-C took away something that was being typed
         self.interactive = sys.stdin is not None and sys.stdin.isatty()
         if self.interactive and streams.out.terminal:
-            self._lines_drawn = _with_readline()
+            self._readline = _with_readline()
 
     def read(self, marker: str) -> str | None:
         """Read a line; None at the end. Raises NotTextError and FailedError, and KeyboardInterrupt on Ctrl-C."""
         self._number += 1
         try:
             return self._typed(marker) if self.interactive else self._piped()
+        except KeyboardInterrupt:
+            typed = "" if self._readline is None else self._readline.get_line_buffer()
+            self.dropped = bool(typed) or marker == GOES_ON
+            raise
         except OSError as error:
             msg = f"standard input cannot be read: {error.strerror or type(error).__name__}"
             raise FailedError(msg) from None
@@ -73,20 +80,20 @@ class LineReader:
             return marker
         before, after = f"\x1b[{BOLD}m", "\x1b[0m"
         # readline has to be told what takes no room.
-        return f"\x01{before}\x02{marker}\x01{after}\x02" if self._lines_drawn else f"{before}{marker}{after}"
+        return f"\x01{before}\x02{marker}\x01{after}\x02" if self._readline else f"{before}{marker}{after}"
 
 
-def _with_readline() -> bool:
+def _with_readline() -> ModuleType | None:
     """Let lines be edited, found again and completed, for as long as the process lives; nothing is kept in a file."""
     try:
         import readline
     except ImportError:  # on Windows the terminal itself does it
-        return False
+        return None
     readline.set_completer_delims("")
     readline.set_completer(_completion)
     libedit = "libedit" in (readline.__doc__ or "")
     readline.parse_and_bind("bind ^I rl_complete" if libedit else "tab: complete")
-    return True
+    return readline
 
 
 def _completion(typed: str, state: int) -> str | None:
