@@ -38,6 +38,7 @@ class Signs(NamedTuple):
 DRAWN = Signs("├─ ", "└─ ", "│  ", "→", "…")
 ASCII = Signs("|- ", "`- ", "|  ", "->", "...")
 NOTHING = "   "
+DEEPEST = 3 * 40  # characters that are kept of what is drawn before a line; less is shown
 
 
 class Row(NamedTuple):
@@ -113,6 +114,7 @@ def _rows(conversation: Conversation, signs: Signs) -> Sequence[Row]:
         following = children[stretch[-1]]
         for number in reversed(following):
             last = number == following[-1]
+            beside = beside[-DEEPEST:]
             waiting.append(
                 (number, beside + (signs.last if last else signs.more), beside + (NOTHING if last else signs.beside))
             )
