@@ -109,7 +109,7 @@ def test_a_talk_without_a_branch_stands_on_one_level_and_branches_are_moved_in()
 
 def test_the_tree_can_be_drawn_in_ascii() -> None:
     lines = list(tree_lines(_talked((0, "a" * 100), (0, "b")), "ask", 40, ASCII))
-    assert lines[1:] == ["  |- 1  " + "a" * 17 + "... -> aaaaaaaaa...", "* `- 2  b -> b!"]
+    assert lines[1:] == ["  |- 1  " + "a" * 17 + "... -> aaaaa...", "* `- 2  b -> b!"]
     assert all(line.isascii() for line in lines)
 
 

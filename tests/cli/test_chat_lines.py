@@ -107,7 +107,7 @@ def test_help_names_every_command(width: int) -> None:
 
 
 def _prompt(identifier: str = "ask", *roles: Any, variables: Any = (), inputs: Any = ()) -> PromptDefinition:
-    messages = [MessageTemplate(role=role, content="x") for role in roles or ("user",)]
+    messages = tuple(MessageTemplate(role=role, content="x") for role in roles or ("user",))
     return PromptDefinition(id=identifier, messages=messages, variables=variables, inputs=inputs)
 
 

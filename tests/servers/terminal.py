@@ -66,6 +66,18 @@ class Screen:
     def type(self, keys: bytes) -> None:
         os.write(self._terminal, keys)
 
+    def interrupt(self, seen: Callable[[str], object]) -> None:
+        """Press Ctrl-C, and again if nothing comes of it.
+
+        Between showing its prompt and waiting for keys, Python's readline takes a signal and goes on waiting.
+        """
+        for _ in range(5):
+            self.type(b"\x03")
+            with self._changed:
+                if self._changed.wait_for(lambda: seen(self.text) or not self._reader.is_alive(), 3):
+                    return
+        raise AssertionError(self.text)
+
     def end(self) -> int:
         """Wait for the end, and give the exit status."""
         self._reader.join(15)

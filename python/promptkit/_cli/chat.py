@@ -197,7 +197,7 @@ class Talk:
                 return
         except (PromptKitError, TimeoutError) as error:
             self._now = moves.failed(self._now, attempt)
-            self._tell_error(error)
+            self._tell_error(error, self._opening.hint(error) if attempt.parent == BEGINNING else None)
             return
         here = self._now.here
         if here is not None and len(self._now.turns) > known:
@@ -225,8 +225,7 @@ class Talk:
         self._streams.result(result.raw_output)
         tell(result, self._streams, verbose=self._how.verbose)
 
-    def _tell_error(self, error: PromptKitError | TimeoutError) -> None:
-        hint = self._opening.hint(error) if isinstance(error, PromptKitError) else None
+    def _tell_error(self, error: PromptKitError | TimeoutError, hint: str | None) -> None:
         self._fault(error_sentence(error), error, hint)
         note = note_of(error)
         if note is not None and not self._how.json:

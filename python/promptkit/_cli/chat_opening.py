@@ -33,9 +33,11 @@ class Opening(NamedTuple):
     ways: Ways
     say: str
 
-    def hint(self, error: PromptKitError) -> str | None:
+    def hint(self, error: PromptKitError | TimeoutError) -> str | None:
         """Say what was not given, if that explains the error."""
         line = f"--var {self.ways.opening.variable}=TEXT"
+        if isinstance(error, TimeoutError):
+            return None
         return hint_of(error, [each for each in self.ask.missing if each != line], self.ask.attached)
 
     def request(self, said: str | None, after: RunResult | None) -> RunRequest:
@@ -84,12 +86,13 @@ def prepared(runs: Runs, opening: Opening) -> PreparedRun | None:
     try:
         return runs.prepare(opening.request(None if variable is None else SAMPLE, None))
     except InvalidRequestError as error:
+        inputs_given = not any(each.startswith("--input ") for each in opening.ask.missing)
+        if isinstance(error, TemplateError) and variable is not None and inputs_given:
+            return None  # the sample may be what does not fit
         hint = opening.hint(error)
-        if hint is not None:
-            raise RefusedError(error, hint) from None
-        if isinstance(error, TemplateError) and variable is not None:
-            return None
-        raise
+        if hint is None:
+            raise
+        raise RefusedError(error, hint) from None
 
 
 def _names(catalog: Catalog, prompt_id: str | None) -> Collection[str]:
