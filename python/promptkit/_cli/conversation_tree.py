@@ -12,7 +12,7 @@ from rich.cells import cell_len, chop_cells
 
 from promptkit._cli.conversation import BEGINNING, children_of, first_words
 from promptkit._cli.failure import counted
-from promptkit._cli.streams import visible
+from promptkit._values.visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
