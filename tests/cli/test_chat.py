@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from promptkit import ExecutionEvent, RunResult
     from servers.command_line import Command
+    from servers.stub import Received
 
 pytestmark = pytest.mark.usefixtures("catalog")
 
@@ -31,6 +34,16 @@ COMMAND = [sys.executable, "-m", "promptkit", "chat"]
 
 def _lines(*lines: str) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _process(*argv: str) -> subprocess.Popen[bytes]:
+    """Start a chat whose lines are written later. It takes Ctrl-C, whatever this process does."""
+    takes = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    runs = "from promptkit._cli import main; sys.exit(main(['chat', *sys.argv[1:]]))"
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        [sys.executable, "-c", takes + runs, *argv], stdin=pipe, stdout=pipe, stderr=pipe, env=environment()
+    )
 
 
 def _sent(stub: StubServer, index: int = -1) -> list[tuple[str, str]]:
@@ -96,6 +109,23 @@ def test_a_prompt_that_begins_by_itself_takes_lines_after_its_answer_or_at_the_b
     assert _sent(stub, 0) == [begun]
     assert _sent(stub, 1) == [begun, ("assistant", "one"), ("user", "And?")]
     assert _sent(stub, 2) == [begun, ("user", "Be brief.")]
+
+
+def test_where_the_beginning_failed_the_next_line_begins(stub: StubServer, promptkit: Command) -> None:
+    stub.say(error(401), ok("one"))
+    ended = promptkit("chat", "count", "--json-var", "items=[1]", stdin=_lines("And?"))
+    assert (ended.status, ended.out) == (1, "one\n")
+    assert _sent(stub) == [("user", "1 things: [1]"), ("user", "And?")]
+
+
+def test_lines_that_are_sent_as_they_are_keep_the_session_of_their_branch(stub: StubServer, promptkit: Command) -> None:
+    system = '[[messages]]\nrole = "system"\ncontent = "Be terse."\n[[messages]]\nrole = "user"'
+    session = 'session = "about {{ line }}"\n[[messages]]'
+    _prompt("kept", FORM.replace("[[messages]]", session).replace('[[messages]]\nrole = "user"', system))
+    stub.say(ok("x"))
+    ended = promptkit("chat", "kept", "--line", "line", "--json", stdin=_lines("a", "b", "/branch 0", "c", "d"))
+    sessions = [json.loads(line)["session_id"] for line in ended.out.splitlines()]
+    assert sessions == ["about a", "about a", "about c", "about c"]
 
 
 def test_another_prompt_can_take_the_lines_after_the_first(stub: StubServer, promptkit: Command) -> None:
@@ -258,14 +288,7 @@ def test_lines_are_utf_8_in_every_locale_and_one_that_is_not_is_not_sent(stub: S
 def test_ctrl_c_in_a_pipe_cancels_the_run_and_ends_with_what_was_used(stub: StubServer) -> None:
     held = Held(ok("x"))
     stub.say(ok("one"), held)
-    with subprocess.Popen(
-        [*COMMAND, "ask"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(),
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
-    ) as process:
+    with _process("ask") as process:
         assert process.stdin is not None
         process.stdin.write(_lines("a", "b", "c"))
         process.stdin.flush()
@@ -314,6 +337,27 @@ def test_ctrl_c_before_a_reply_cancels_and_what_runs_next_is_not_hurt(stub: Stub
 
 def _is(kind: type[ExecutionEvent], event: ExecutionEvent) -> bool:
     return isinstance(event, kind)
+
+
+def test_a_connection_that_was_closed_while_a_person_thought_costs_no_attempt(stub: StubServer) -> None:
+    closed = threading.Event()
+
+    def answer_and_close(received: Received, connection: socket.socket) -> None:
+        connection.sendall(ok("x"))
+        connection.shutdown(socket.SHUT_RDWR)
+        closed.set()
+
+    stub.say(answer_and_close)
+    with _process("ask") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(_lines("a"))
+        process.stdin.flush()
+        assert process.stdout.readline() == b"x\n"
+        assert closed.wait(10)
+        out, err = process.communicate(_lines("b"), timeout=10)
+    assert (process.returncode, out) == (0, b"x\n")
+    assert b"2 runs, 2 attempts\n" in err
 
 
 def test_a_long_chat_is_drawn_short(stub: StubServer, promptkit: Command) -> None:
