@@ -268,7 +268,7 @@ def test_a_template_that_depends_on_the_line_is_judged_by_the_line(stub: StubSer
 
 def test_lines_are_utf_8_in_every_locale_and_one_that_is_not_is_not_sent(stub: StubServer) -> None:
     stub.say(ok("caf\u00e9"), ok("\u2603"))
-    lines = b"\xef\xbb\xbfcaf\xc3\xa9\r\n\xff\n\xe2\x98\x83\n/tree"
+    lines = b'\xef\xbb\xbfcaf\xc3\xa9\r\n"""a\n\xff\n"""\n\xe2\x98\x83\n/tree'
     ended = subprocess.run(
         [*COMMAND, "ask"],
         input=lines,
@@ -279,7 +279,7 @@ def test_lines_are_utf_8_in_every_locale_and_one_that_is_not_is_not_sent(stub: S
     )
     assert (ended.returncode, ended.stdout.decode()) == (1, "caf\u00e9\n\u2603\n")
     assert _sent(stub)[1:] == [("user", "caf\u00e9"), ("assistant", "caf\u00e9"), ("user", "\u2603")]
-    assert "error: line 2 is not UTF-8 text: it was not sent\n" in ended.stderr.decode()
+    assert "error: what begins with 'a\\n\\udcff' is not UTF-8 text: it was not sent\n" in ended.stderr.decode()
     assert "* 2  \u2603 \u2192 \u2603\n" in ended.stderr.decode()
     assert b"\x1b" not in ended.stderr
 

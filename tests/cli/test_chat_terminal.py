@@ -144,3 +144,11 @@ def test_narrow_terminals_without_unicode_or_colour_are_served(stub: StubServer)
     assert len(drawn) <= 40
     told = screen.text[screen.text.index("0  ask") :]
     assert max(map(len, told.splitlines())) <= 40
+
+
+def test_keys_that_are_no_text_are_told_and_end_nothing(stub: StubServer) -> None:
+    screen = _screen(PYTHONIOENCODING="utf-8:strict")
+    screen.type(b"caf\xe9 \xff\n")
+    screen.wait_for(lambda text: "is not UTF-8 text: it was not sent" in text)
+    assert _left(screen) == 0
+    assert stub.requests == []

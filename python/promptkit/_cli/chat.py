@@ -21,7 +21,7 @@ from promptkit._cli.conversation_tree import ASCII, DRAWN, tree_lines
 from promptkit._cli.exits import CANCELLED, DONE, FAILED, WrongUseError
 from promptkit._cli.failure import note_of, object_of
 from promptkit._cli.failure import sentence_of as error_sentence
-from promptkit._cli.line_reader import LineReader, NotTextError
+from promptkit._cli.line_reader import LineReader
 from promptkit._cli.progress import Progress
 from promptkit._cli.run import exit_of_result, tell
 from promptkit._cli.streams import BOLD, DIM, PLAIN, Streams
@@ -113,8 +113,6 @@ class Talk:
                 if not self._goes_on(entry):
                     break
                 leaving = False
-            except NotTextError as error:
-                self._fault(str(error))
             except KeyboardInterrupt:
                 if not self._reader.interactive:
                     raise

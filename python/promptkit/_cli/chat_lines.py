@@ -97,6 +97,8 @@ def meaning(entry: Entry) -> Result[Say | Do | None, str]:
     text = entry.text
     if not text.strip():
         return Success(None)
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        return Failure(f"what begins with {text[:40]!r} is not UTF-8 text: it was not sent")
     if entry.quoted or not text.startswith("/"):
         return Success(Say(text))
     if text.startswith("//"):

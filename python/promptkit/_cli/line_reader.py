@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from codecs import BOM_UTF8
+from io import TextIOWrapper
 from typing import TYPE_CHECKING
 
 from promptkit._cli.arguments import as_text
@@ -16,25 +18,25 @@ if TYPE_CHECKING:
     from promptkit._cli.streams import Streams
 
 
-class NotTextError(Exception):
-    """A line is no UTF-8 text."""
-
-
 class LineReader:
-    """Gives one line after the other, without its end. ``interactive`` says whether a person types them."""
+    """Gives one line after the other, without its end. ``interactive`` says whether a person types them.
+
+    Bytes that are no UTF-8 come as lone surrogates, which nothing can be sent with: who takes the line tells it.
+    """
 
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
-        self._number = 0
+        self._first = True
         self._readline: ModuleType | None = None
         self.dropped = False  # whether the last Ctrl-C took away something that was being typed
         self.interactive = sys.stdin is not None and sys.stdin.isatty()
+        if self.interactive and isinstance(sys.stdin, TextIOWrapper):
+            sys.stdin.reconfigure(errors="surrogateescape")  # as in a pipe: keys that are no text end nothing
         if self.interactive and streams.out.terminal:
             self._readline = _with_readline()
 
     def read(self, marker: str) -> str | None:
-        """Read a line; None at the end. Raises NotTextError and FailedError, and KeyboardInterrupt on Ctrl-C."""
-        self._number += 1
+        """Read a line; None at the end. Raises FailedError, and KeyboardInterrupt on Ctrl-C."""
         try:
             return self._typed(marker) if self.interactive else self._piped()
         except KeyboardInterrupt:
@@ -44,9 +46,6 @@ class LineReader:
         except OSError as error:
             msg = f"standard input cannot be read: {error.strerror or type(error).__name__}"
             raise FailedError(msg) from None
-        except UnicodeError:
-            msg = f"line {self._number:,} is not UTF-8 text: it was not sent"
-            raise NotTextError(msg) from None
 
     def _piped(self) -> str | None:
         if sys.stdin is None:
@@ -55,7 +54,10 @@ class LineReader:
         line = sys.stdin.buffer.readline()
         if not line:
             return None
-        return line.decode("utf-8-sig" if self._number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
+        if self._first:
+            line = line.removeprefix(BOM_UTF8)
+            self._first = False
+        return line.decode(errors="surrogateescape").removesuffix("\n").removesuffix("\r")
 
     def _typed(self, marker: str) -> str | None:
         if not self._streams.out.terminal:  # the marker is no part of a result
@@ -71,9 +73,7 @@ class LineReader:
                 line = input(self._styled(marker))
             except EOFError:
                 return None
-        text = as_text(line, sys.stdin.encoding)
-        text.encode()  # what cannot be sent is told here
-        return text
+        return as_text(line, sys.stdin.encoding)
 
     def _styled(self, marker: str) -> str:
         if not self._streams.out.colour:
