@@ -298,8 +298,10 @@ async def test_a_start_of_an_engine_with_other_prompts_is_coordinated_without_lo
 
 async def test_a_closed_engine_runs_no_turn() -> None:
     engine, client, first = await scene("never")
-    await engine.aclose()
     coordination = coordinated(engine, first.exchange, lambda _: MORE)
+    await engine.aclose()
     with pytest.raises(EngineStateError, match="closed"):
         await coordination
+    with pytest.raises(EngineStateError, match="closed"):
+        coordinated(engine, first.exchange, lambda _: MORE)
     assert (coordination.result, len(client.calls)) == (CoordinationResult(), 1)

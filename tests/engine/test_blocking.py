@@ -1014,6 +1014,7 @@ def test_an_engine_that_is_dropped_while_another_thread_runs_serves_that_to_its_
         client.let_go()
         assert running.result(5).raw_output == "late"
         del running
+        pool.shutdown()  # the thread that drops the engine is through with it
         thread.join(5)
         return thread
 

@@ -160,7 +160,8 @@ class Crowd:
             if final.outcome == "completed":
                 assert told[-1].outcome == "completed"
             outcomes.append(final.outcome)
-            usage += final.usage
+            replied = any(event.outcome == "completed" for event in told)
+            usage += final.usage if replied or final.usage != shown(NO_USAGE) else NO_USAGE
             finals.append(final)
         assert set(outcomes) == {"completed", "cancelled"}
         assert outcomes.count("completed") == self.returned
