@@ -14,6 +14,7 @@ from promptkit._engine import MAX_INPUT_BYTES, Engine, engine_over, shared_for
 from promptkit._prepare.views import below
 from promptkit._values.functions import function_kind
 from promptkit._values.requests import RunRequest
+from promptkit._values.results import RunResult
 from promptkit._values.turns import expect_coordination
 from promptkit.errors import InvalidRequestError
 
@@ -27,11 +28,12 @@ if TYPE_CHECKING:
     from promptkit._load_catalog import Catalog
     from promptkit._values.details import BackendDetails, ProfileDetails, PromptDetails
     from promptkit._values.generation import InputReader, ModelClient
-    from promptkit._values.results import PreparedRun, RunResult
+    from promptkit._values.results import PreparedRun
     from promptkit._values.turns import CoordinateRequest
 
 T = TypeVar("T")
 
+IN_HAND = "the run had completed: its result is the attribute undelivered of this exception"
 ASYNC_NEXT = (
     "coordinate: next is an async function, which a BlockingEngine does not await: give a plain one, or use Engine"
 )
@@ -161,7 +163,8 @@ class BlockingEngine:
 
         ``timeout`` bounds the whole in seconds: waiting for capacity, attempts and the waits between them (None: no
         limit; 0: nothing is begun). A reply that is in hand is not lost to it. Raises TimeoutError, InvalidRequestError
-        for a timeout that is none, and what ``Engine.run`` raises.
+        for a timeout that is none, and what ``Engine.run`` raises. A KeyboardInterrupt that comes when the run has
+        completed has its result as the attribute ``undelivered``.
         """
         return self._perform(partial(self._engine.run, request), timeout, self._subject(request))
 
@@ -200,7 +203,15 @@ class BlockingEngine:
 
     def _perform(self, work: Callable[[], Awaitable[T]], timeout: float | None = None, subject: str = "") -> T:
         self._owner.expect_usable()
-        return self._owner.perform(Call(work, limit_of(timeout, subject)))
+        call = Call(work, limit_of(timeout, subject))
+        try:
+            return self._owner.perform(call)
+        except BaseException as interrupt:
+            # What a call gives that has ended by itself is raised nowhere: something interrupted the way back.
+            if call.reply is not None and isinstance(call.reply[0], RunResult):
+                vars(interrupt)["undelivered"] = call.reply[0]
+                interrupt.add_note(IN_HAND)
+            raise
 
     def _close(self, *, cancel: bool) -> None:
         if self._owner.forked:
