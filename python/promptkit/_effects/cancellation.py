@@ -118,7 +118,7 @@ def alone(group: BaseExceptionGroup[BaseException]) -> BaseException:
 def cancellations() -> tuple[type[BaseException], ...]:
     """Give the cancellation of each event loop that is loaded. One may leave when no loop runs any more."""
     names = (("asyncio", "CancelledError"), ("trio", "Cancelled"))
-    return tuple(getattr(sys.modules[library], name) for library, name in names if library in sys.modules)
+    return tuple(kind for library, name in names if (kind := getattr(sys.modules.get(library), name, None)) is not None)
 
 
 def is_cancellation(error: BaseException) -> bool:

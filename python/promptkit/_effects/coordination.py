@@ -44,9 +44,10 @@ class Coordination(Handle):
     ``Engine.coordinate``.
     """
 
-    __slots__ = ("__weakref__", "_made_at", "_result", "_state", "_task", "_work")
+    __slots__ = ("__weakref__", "_asked", "_made_at", "_result", "_state", "_task", "_work")
     _called = "a Coordination"
     _comes_from = "engine.coordinate(request) makes one"
+    _asked: bool  # to run, if only to be refused
     _made_at: tuple[CodeType, int]
     _result: CoordinationResult
     _state: str
@@ -70,11 +71,13 @@ class Coordination(Handle):
         before, or the engine has been closed or serves another event loop. An engine that is closed later refuses the
         next run.
         """
-        work, self._work = self._work, None
+        self._asked = True
+        work = self._work
         if work is None:
             raise EngineStateError(self._refusal())
+        work.expect_usable()
+        self._work = None
         try:
-            work.expect_usable()
             self._state, self._task = "running", current_task()
             await _Branch(work.request, work.execute, self._keep).lead()
         except BaseException as error:
@@ -98,7 +101,7 @@ class Coordination(Handle):
 
     def __del__(self) -> None:
         """Warn when nothing was awaited."""
-        if getattr(self, "_work", None) is not None:
+        if not getattr(self, "_asked", True):
             code, line = self._made_at
             text = "a coordination was never run: await it"
             warnings.warn_explicit(text, RuntimeWarning, code.co_filename, line, source=self)
@@ -114,6 +117,7 @@ def coordination_of(request: CoordinateRequest, execute: Execute, expect_usable:
     coordination._made_at = place_of_call()  # noqa: SLF001  # the halves of one capability
     coordination._work = Work(request, execute, expect_usable)  # noqa: SLF001
     coordination._result, coordination._state, coordination._task = _UNENDED, "not run", None  # noqa: SLF001
+    coordination._asked = False  # noqa: SLF001
     return coordination
 
 
@@ -206,4 +210,4 @@ def _is_same_cancellation(raised: BaseException, found: BaseException) -> bool:
 
     asyncio tells them by their message, which a check does not know of one that was delivered before. trio does not.
     """
-    return isinstance(raised, cancellations()) and type(raised) is type(found) and found.args in {(), raised.args}
+    return isinstance(raised, cancellations()) and type(raised) is type(found) and found.args in ((), raised.args)

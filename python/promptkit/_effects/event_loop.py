@@ -40,9 +40,9 @@ def current_task() -> Any:
 
 def asyncio_task() -> asyncio.Task[Any] | None:
     """Give the running asyncio task, or None on trio."""
-    library: Any = sys.modules.get("asyncio")  # where it is not loaded, it runs nothing
+    library: Any = getattr(sys.modules.get("asyncio"), "current_task", None)  # where it is not loaded, it runs nothing
     task: asyncio.Task[Any] | None = None
     if library is not None:
         with contextlib.suppress(RuntimeError):  # no loop of asyncio runs in this thread
-            task = library.current_task()
+            task = library()
     return task

@@ -34,6 +34,11 @@ APART = "give runs inside a model client a backend or an engine of their own"
 _inside: ContextVar[tuple[Inside, ...]] = ContextVar("promptkit_inside", default=())
 
 
+def inside_clients() -> set[Gate]:
+    """Give the gates whose permits the model clients hold that the current code runs inside of."""
+    return {gate for inside in _inside.get() if (gate := inside.gate) is not None}
+
+
 class Gate:
     """Admits runs and hands over permits. Used from one event loop, readable from any thread."""
 
@@ -181,18 +186,34 @@ class _Wait:
 
 
 class Lease:
-    """An admitted run; leaving the context ends it."""
+    """An admitted run, and the permit that it may have; leaving the context gives both back."""
 
-    __slots__ = ("gate",)
+    __slots__ = ("_has_permit", "gate")
 
     def __init__(self, gate: Gate) -> None:
         self.gate = gate
+        self._has_permit = False
 
     def __enter__(self) -> Gate:
         return self.gate
 
     def __exit__(self, *exc: object) -> None:
+        # An interrupt can come between any two steps: just after the permit was taken, nobody was told of it yet. It is
+        # one that is left behind, for sure, where as many permits are out as leases.
+        state = self.gate.state
+        if self._has_permit or state.leases == state.permits:
+            self.release()
         self.gate.leave()
+
+    async def acquire(self) -> None:
+        """Wait for a permit, as ``Gate.acquire`` does."""
+        await self.gate.acquire()
+        self._has_permit = True
+
+    def release(self) -> None:
+        """Give the permit back."""
+        self._has_permit = False  # first: a permit that is given back twice is another run's
+        self.gate.release()
 
 
 class Inside:
@@ -214,4 +235,7 @@ class Inside:
 
     def __exit__(self, *exc: object) -> None:
         self.gate = None
-        _inside.reset(self._token)
+        try:
+            _inside.reset(self._token)
+        except ValueError:  # whoever closes a coroutine does it in a context of his own, which was never marked
+            return

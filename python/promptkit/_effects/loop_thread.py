@@ -319,11 +319,14 @@ class LoopOwner:
 def _an_event_loop_runs_here() -> bool:
     # Facts of the thread. sniffio would say so in asyncio.to_thread too, where no loop runs.
     asyncio: Any = sys.modules.get("asyncio")  # where it is not loaded, it runs nothing
-    if asyncio is not None and asyncio._get_running_loop() is not None:  # noqa: SLF001  # documented for frameworks
+    running: Any = getattr(asyncio, "_get_running_loop", None)  # one that is being imported runs nothing here
+    if running is not None and running() is not None:
         return True
     trio: Any = sys.modules.get("trio")
+    lowlevel: Any = getattr(trio, "lowlevel", None)
+    token: Any = getattr(lowlevel, "current_trio_token", None)
     try:
-        return trio is not None and trio.lowlevel.current_trio_token() is not None
+        return token is not None and token() is not None
     except RuntimeError:
         return False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from promptkit._effects.cancellation import cancellations
 from promptkit._values.events import deliver
 
 if TYPE_CHECKING:
@@ -38,5 +39,16 @@ class Narrator:
         """Deliver an event while a cancellation leaves: what the observer raises becomes a note of it."""
         try:
             self.tell(event)
-        except Exception as error:  # noqa: BLE001  # nothing takes the place of a cancellation
-            cancellation.add_note(f"an observer raised {type(error).__name__}: {error}")
+        except BaseException as error:
+            if not isinstance(error, (Exception, *cancellations())):
+                raise  # an interrupt goes first
+            cancellation.add_note(f"an observer raised {type(error).__name__}{_said(error)}")
+
+
+def _said(error: BaseException) -> str:
+    """Give an error's text, if it has one: it is other people's code."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001
+        return ""
+    return f": {text}" if text else ""

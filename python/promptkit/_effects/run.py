@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import anyio
 import msgspec
 
-from promptkit._effects.cancellation import CancellationCheck, alone
+from promptkit._effects.cancellation import CancellationCheck, alone, cancellations
 from promptkit._effects.credentials import resolve_credential
-from promptkit._effects.gate import Gate, Inside
+from promptkit._effects.gate import Inside
 from promptkit._effects.narration import Narrator
 from promptkit._effects.preparation import prepare_selected
 from promptkit._effects.raising import or_raise
@@ -46,6 +46,7 @@ from promptkit.errors import (
 )
 
 if TYPE_CHECKING:
+    from promptkit._effects.gate import Gate, Lease
     from promptkit._effects.shared import LoopState, Shared
     from promptkit._machines.backoff import Delay
     from promptkit._prepare.pipeline import Prepared
@@ -132,17 +133,19 @@ class RunDriver:
         backend = prepared.selection.backend
         client = self._shared.client_for(self._loop, backend)
         self._run = Run(policy=backend.retry, max_repairs=prepared.selection.contract.output.max_repairs)
-        with or_raise(self._loop.gate(backend).admit()) as gate:
-            return await self._attempts(prepared, gate, client.generate, credential)
+        with (lease := or_raise(self._loop.gate(backend).admit())):
+            return await self._attempts(prepared, lease, client.generate, credential)
 
-    async def _attempts(self, prepared: Prepared, gate: Gate, generate: Generate, credential: Secret | None) -> Answer:
+    async def _attempts(
+        self, prepared: Prepared, lease: Lease, generate: Generate, credential: Secret | None
+    ) -> Answer:
         """Follow the run machine to its end. After a reply that completes the run, nothing here awaits."""
         contract = prepared.selection.contract
         extra: tuple[Message, ...] = ()
         while True:
             if self._run.attempts:
                 await self._cancelled()  # nothing more is begun for a run that has been cancelled meanwhile
-            outcome = await self._attempt(self._call(prepared, credential, extra), gate, generate)
+            outcome = await self._attempt(self._call(prepared, credential, extra), lease, generate)
             if isinstance(outcome, GenerationError):
                 await self._after_failure(outcome)
                 continue
@@ -185,30 +188,32 @@ class RunDriver:
             case _:
                 raise error
 
-    async def _attempt(self, call: GenerationCall, gate: Gate, generate: Generate) -> GenerationReply | GenerationError:
+    async def _attempt(
+        self, call: GenerationCall, lease: Lease, generate: Generate
+    ) -> GenerationReply | GenerationError:
         """Make one attempt with a permit, and tell of it when the permit is back."""
         asked = self._surroundings.monotonic()
-        await self._permit(gate)
+        await self._permit(lease)
         began = self._surroundings.monotonic()
         self._run, _ = step(self._run, Sent())
         try:
-            outcome = await _bounded(call, gate, generate)
+            outcome = await _bounded(call, lease.gate, generate)
         except BaseException as error:
-            gate.release()
+            lease.release()
             self._run = msgspec.structs.replace(self._run, usage=self._run.usage + UNKNOWN_USAGE)
             self._tell_attempt(call, error, asked, began)
             raise
-        gate.release()
+        lease.release()
         self._tell_attempt(call, outcome, asked, began)
         return outcome
 
-    async def _permit(self, gate: Gate) -> None:
+    async def _permit(self, lease: Lease) -> None:
         """Wait for a permit. Not even a client that waits for nothing is called for a run that has been cancelled."""
-        await gate.acquire()
+        await lease.acquire()
         while self._cancelled.pending:
-            gate.release()
+            lease.release()
             await self._cancelled()
-            await gate.acquire()
+            await lease.acquire()
 
     def _tell_attempt(
         self, call: GenerationCall, outcome: GenerationReply | BaseException, asked: float, began: float
@@ -218,7 +223,7 @@ class RunDriver:
         error = outcome if isinstance(outcome, BaseException) else None
         reply = outcome if isinstance(outcome, GenerationReply) else None
         said = outcome if isinstance(outcome, GenerationReply | GenerationError) else None
-        cancelled = error is not None and isinstance(error, anyio.get_cancelled_exc_class())
+        cancelled = error is not None and isinstance(error, cancellations())
         event = AttemptFinished(
             at=self._surroundings.now(),
             run_id=self._run_id,
@@ -260,7 +265,7 @@ class RunDriver:
         if isinstance(error, PromptKitError) and (error.run_id is None or isinstance(error, GenerationError)):
             error.run_id, error.parent_run_id = self._run_id, self._parent_run_id
             error.attempts, error.usage = self._run.attempts, shown(self._run.usage)
-        if isinstance(error, anyio.get_cancelled_exc_class()):
+        if isinstance(error, cancellations()):
             self._narrator.tell_beside(error, self._finished("cancelled", type(error).__name__))
         else:
             self._narrator.tell(self._finished("failed", type(error).__name__))

@@ -12,7 +12,7 @@ import anyio
 
 from promptkit._effects.cancellation import finish
 from promptkit._effects.event_loop import current_loop, has_ended
-from promptkit._effects.gate import Gate
+from promptkit._effects.gate import Gate, inside_clients
 from promptkit._effects.surroundings import Surroundings
 from promptkit.errors import EngineStateError
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from promptkit._values.definitions import Backend
     from promptkit._values.generation import InputReader, ModelClient
 
+CLOSED_INSIDE = "a model client of this engine closes it, and would wait for itself: close it after the run"
 CLOSED = "this engine is closed: make a new one"
 FORKED = "this engine was made before a fork: make a new one in the child"
 
@@ -176,6 +177,8 @@ class Shared:
         if os.getpid() != self._process:
             return
         loop = current_loop()
+        if self._state is not None and inside_clients() & set(self._state.gates.values()):
+            raise EngineStateError(CLOSED_INSIDE)
         with self._lock:
             self._closed = True
             state = self._state

@@ -44,8 +44,11 @@ def limit_of(timeout: float | None, subject: str) -> TimeLimit:
     if isinstance(timeout, bool) or not isinstance(timeout, int | float):
         msg = f"timeout: Expected a number of seconds, or None for no limit, got `{type(timeout).__name__}`"
         raise InvalidRequestError(msg)
-    if not timeout >= 0:  # NaN too
+    plain: float = (
+        int.__pos__(timeout) if isinstance(timeout, int) else float.__pos__(timeout)
+    )  # whatever a subclass says
+    if not plain >= 0:  # NaN too
         msg = "timeout: must be 0 or more seconds, or None for no limit"
         raise InvalidRequestError(msg)
-    seconds = min(timeout, 1e12)  # an integer can be too large for a float
+    seconds = min(plain, 1e12)  # an integer can be too large for a float
     return TimeLimit(seconds, time.monotonic() + seconds, subject)

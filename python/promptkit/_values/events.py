@@ -104,10 +104,13 @@ it returns: nothing would await that. (A task that it has started is none of the
 
 def deliver(observer: Observer, event: ExecutionEvent) -> None:
     """Call an observer. Raises InvalidRequestError when it returns work that nothing would do."""
-    returned: object = observer(event)  # type: ignore[func-returns-value]  # it returns None as it should, or not
+    _expect_done(observer(event), "an observer")  # type: ignore[func-returns-value]  # it returns None, or should
+
+
+def _expect_done(returned: object, function: str) -> None:
     if returned is not None and never_runs(returned):
         give_up(returned)
-        msg = f"an observer returned a {type(returned).__name__}, which nothing awaits: an observer is a plain function"
+        msg = f"{function} returned a {type(returned).__name__}, which nothing awaits: it is a plain function"
         raise InvalidRequestError(msg)
 
 
@@ -140,7 +143,7 @@ def guard_observer(observer: Observer, on_error: Callable[[Exception], None]) ->
         try:
             deliver(observer, event)
         except Exception as error:  # noqa: BLE001  # the purpose of the guard
-            on_error(error)
+            _expect_done(on_error(error), "on_error of guard_observer")  # type: ignore[func-returns-value]  # as above
 
     return _named(guarded, "guard_observer", observer)
 

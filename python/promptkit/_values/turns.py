@@ -54,10 +54,11 @@ def _read_next(value: Any) -> Any:
 def _read_turns(value: Any) -> Any:
     if not isinstance(value, int) or isinstance(value, bool):
         return reader_of(int)(value)
-    if value < 0:
-        msg = f"is {shown(value)}: 0 or more"
+    plain = int.__int__(value)  # a subclass may compare as it likes
+    if plain < 0:
+        msg = f"is {shown(plain)}: 0 or more"
         raise UnfitError(msg)
-    return int(value)
+    return plain
 
 
 AS_WRITTEN = "CoordinateRequest(start=..., additional_turns=..., next=...)"
