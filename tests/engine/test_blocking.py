@@ -288,9 +288,7 @@ def test_the_progression_is_that_of_an_event_loop() -> None:
     assert events["blocking"][:2] == ["RunStarted", "branch"]
 
 
-@pytest.mark.parametrize(
-    "raised", [StopIteration("mine"), ValueError("mine"), KeyboardInterrupt("mine"), SystemExit(3)]
-)
+@pytest.mark.parametrize("raised", [ValueError("mine"), KeyboardInterrupt("mine"), SystemExit(3)])
 def test_what_next_raises_leaves_as_itself(raised: BaseException) -> None:
     engine, start = started()
 
@@ -303,6 +301,15 @@ def test_what_next_raises_leaves_as_itself(raised: BaseException) -> None:
             coordination.run()
         assert found.value is raised
         assert (coordination.result.outcome, coordination.result.undelivered) == (None, None)
+
+
+def test_a_stop_iteration_of_next_says_how_to_stop_as_on_an_event_loop() -> None:
+    engine, start = started()
+    request = CoordinateRequest(start=start, additional_turns=1, next=lambda _: next(iter(())))
+    coordination = engine.coordinate(request)
+    with engine, pytest.raises(InvalidRequestError, match=r"^next raised StopIteration: return None to stop$") as found:
+        coordination.run()
+    assert isinstance(found.value.__cause__, StopIteration)
 
 
 def test_an_error_of_a_run_leaves_as_itself_and_the_branch_can_be_led_again() -> None:

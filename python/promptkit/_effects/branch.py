@@ -58,8 +58,12 @@ class Branch:
         return ConversationTurn(exchange=self._exchange, result=self._pending, remaining_turns=remaining)
 
     def _raised(self, error: BaseException) -> machine.Input:
-        """Hold an error back until the check that follows it."""
-        self._error = error
+        """Hold an error back until the check that follows it. No coroutine can raise a StopIteration."""
+        if isinstance(error, StopIteration):
+            self._error = InvalidRequestError("next raised StopIteration: return None to stop")
+            self._error.__cause__ = error
+        else:
+            self._error = error
         return machine.RAISED
 
     def _returned(self, chosen: object) -> machine.Input:

@@ -15,7 +15,7 @@ from promptkit._values.handle import Handle
 from promptkit._values.requests import RunRequest
 from promptkit._values.results import RunResult
 from promptkit._values.turns import CoordinateRequest, CoordinationResult
-from promptkit.errors import EngineStateError, InvalidRequestError
+from promptkit.errors import EngineStateError
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -179,10 +179,6 @@ class _Branch(Branch):
             chosen = self._request.next(turn)
             if isinstance(chosen, Awaitable):
                 chosen = await chosen
-        except StopIteration as stop:
-            error = InvalidRequestError("next raised StopIteration: return None to stop")
-            error.__cause__ = stop
-            return self._raised(error)
         except Exception as error:  # noqa: BLE001  # any error of the application ends the branch, after the check
             return self._raised(error)
         except BaseException as error:
