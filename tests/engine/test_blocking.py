@@ -646,7 +646,7 @@ def test_a_response_that_arrives_when_the_time_is_over_is_kept_undelivered() -> 
 
     with engine:
         coordination = engine.coordinate(CoordinateRequest(start=start, additional_turns=2, next=choose))
-        with pytest.raises(TimeoutError, match=r"within its timeout of 0.05 s: the response .* in result.undelivered"):
+        with pytest.raises(TimeoutError, match=r"within its timeout of 0.05 s: the response .* in .result.undelivered"):
             coordination.run(timeout=0.05)
     assert repr(coordination) == "<promptkit.BlockingCoordination cancelled (timeout)>"
     assert len(calls) == 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from promptkit._blocking_engine import IN_HAND
+from promptkit._effects.branch import UNDELIVERED
 from servers.interpreters import on_posix, run_script
 
 pytestmark = on_posix
@@ -201,6 +203,7 @@ while True:
             trace = trace.tb_next
         kept = made.result.undelivered
         undelivered += kept is not None
+        assert sum(".result.undelivered" in note for note in getattr(error, "__notes__", [])) == (kept is not None)
         assert completed == delivered + ([] if kept is None else [kept.run_id]), (place, completed, delivered, kept)
         assert made.result.outcome is None, place
         assert engine.run(MORE).raw_output == "x"
@@ -385,9 +388,9 @@ STAGED = [
 def test_ctrl_c_ends_a_call_at_every_stage_and_leaves_the_engine_usable(stage: str, way: str) -> None:
     done = run_script(f"STAGE, WAY = {stage!r}, {way!r}\n" + STAGES)
     assert (done.stderr, done.returncode) == ("", 0)
-    notes = "['an observer raised OSError: full disk']" if stage == "observer that raises" else "[]"
-    if stage == "finished" and way != "coordinate":
-        notes = "['the run had completed: its result is the attribute undelivered of this exception']"
+    notes = ["an observer raised OSError: full disk"] if stage == "observer that raises" else []
+    if stage == "finished":
+        notes = [UNDELIVERED if way == "coordinate" else IN_HAND]
     # With RunFinished the response is there: a coordination keeps it.
     kept = "x" if stage == "finished" else None
     ended = (

@@ -29,6 +29,7 @@ from promptkit import (
     RunRequest,
     Secret,
 )
+from promptkit._effects.branch import UNDELIVERED
 from promptkit.testing import ScriptedClient
 from servers.catalogs import small_catalog
 
@@ -82,6 +83,7 @@ async def test_an_interrupt_at_the_check_keeps_the_completed_response(kind: type
     assert caught is interrupt
     assert coordination.result.undelivered is not None
     assert coordination.result.undelivered.raw_output == "one"
+    assert interrupt.__notes__ == [UNDELIVERED]
 
 
 # ---------------------------------------------------------------- cancellation mixed with errors

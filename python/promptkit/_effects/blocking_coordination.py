@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, final
 
-from promptkit._effects.branch import HAS_RUN, IS_RUNNING, Branch, ended_by, place_of_call
+from promptkit._effects.branch import HAS_RUN, IS_RUNNING, UNDELIVERED, Branch, ended_by, place_of_call
 from promptkit._effects.call import Call
 from promptkit._effects.frames import forget_locals
 from promptkit._effects.once import Once
@@ -142,11 +142,13 @@ class _Branch(Branch):
         """Follow the coordination machine to its end; keep what was not delivered, whatever interrupts."""
         try:
             self._follow()
-        except BaseException:
+        except BaseException as error:
             reply = None if self._call is None else self._call.reply
             undelivered = reply[0] if self._pending is None and reply is not None else self._pending
             if undelivered is not None:
                 self._keep(CoordinationResult(undelivered=undelivered))
+                if not (self._withheld and isinstance(error, TimeoutError)):  # that one says so itself
+                    error.add_note(UNDELIVERED)
             raise
 
     def _follow(self) -> None:
@@ -163,7 +165,7 @@ class _Branch(Branch):
                     state, command = machine.step(state, self._executed())
                 case machine.Withhold(undelivered=undelivered):
                     self._withheld = True
-                    fate = _UNDELIVERED if undelivered else _TOO_LATE if called else "it was not begun"
+                    fate = UNDELIVERED if undelivered else _TOO_LATE if called else "it was not begun"
                     timed_out = self._limit.error(fate)
                     self._note(timed_out)
                     raise timed_out
@@ -197,5 +199,4 @@ class _Branch(Branch):
 
 
 _AWAITABLE = "next of a BlockingEngine is a plain function: it returned an awaitable, for which there is Engine"
-_UNDELIVERED = "the response that next was not given is in result.undelivered of the coordination"
 _TOO_LATE = "next took so long that nothing followed it"

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 HAS_RUN = "this coordination has been started, and runs once: make another with engine.coordinate(...)"
 IS_RUNNING = "this coordination is running: it runs once, and its result is read from .result when it ends"
+UNDELIVERED = (
+    "the response that next was not given is in .result.undelivered of the coordination: "
+    "keep what engine.coordinate(...) gives, and run that"
+)
 _RETURNS = "it returns a RunRequest to go on, or None to stop"
 
 

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
-from promptkit._effects.branch import HAS_RUN, IS_RUNNING, Branch, ended_by, place_of_call
+from promptkit._effects.branch import HAS_RUN, IS_RUNNING, UNDELIVERED, Branch, ended_by, place_of_call
 from promptkit._effects.cancellation import CancellationCheck, cancellations, is_cancellation
 from promptkit._effects.event_loop import current_task
 from promptkit._effects.frames import forget_locals
@@ -162,6 +162,7 @@ class _Branch(Branch):
             _, command = machine.step(state, machine.CANCELLED)
             if isinstance(command, machine.Withhold) and command.undelivered:
                 self._keep(CoordinationResult(undelivered=self._pending))
+                found.add_note(UNDELIVERED)
             raised = self._error
             if raised is None or not _is_same_cancellation(raised, found):
                 self._note(found)
