@@ -43,7 +43,7 @@ INSIDE = (
 )
 INSIDE_ITSELF = (
     "observers and model clients run on the engine's own event loop and must not call back: do it after the run, "
-    "or in another thread"
+    "or in another thread that they do not wait for"
 )
 NEVER_CLOSED = "a BlockingEngine was never closed: use `with BlockingEngine(...) as engine`, or call close()"
 
