@@ -16,6 +16,7 @@ import pytest
 
 import promptkit
 from promptkit import coordination, display, errors, opentelemetry, testing
+from promptkit._values.construction import Checked
 from promptkit.errors import PromptKitError
 
 MODULES = [promptkit, errors, coordination, testing, display, opentelemetry]
@@ -130,3 +131,17 @@ def test_an_exchange_is_opaque() -> None:
         exchange.run_id = "x"
     with pytest.raises(TypeError, match="final"):
         type("Mine", (promptkit.Exchange,), {})
+
+
+OWN: dict[type, set[str]] = {
+    promptkit.OutputContract: {"of"},
+    promptkit.Backend: {"concurrency", "late_system_treatment"},
+}
+
+
+@pytest.mark.parametrize(
+    "value", [each for each in _classes() if issubclass(each.values[0], Checked)], ids=lambda value: value.__name__
+)
+def test_help_of_what_people_construct_shows_its_fields_and_nothing_of_how_it_is_checked(value: type[Checked]) -> None:
+    shown = {name for name, *_ in inspect.classify_class_attrs(value) if not name.startswith("_")}
+    assert shown - OWN.get(value, set()) == set(value.__struct_fields__)

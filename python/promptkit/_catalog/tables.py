@@ -101,7 +101,7 @@ def _path(cls: type[Checked], table: Mapping[str, Any], key: str) -> tuple[str |
 @cache
 def _configured(cls: type[D]) -> type[D]:
     """Give the definition in a form that speaks of TOML, and whose faults come one by one even if it is of requests."""
-    namespace = {"refused_with": InvalidConfigError, "words": TOML}
+    namespace = {"_refused_with": InvalidConfigError, "_words": TOML}
     made: Any = msgspec.defstruct(cls.__name__, [], bases=(cls,), namespace=namespace, frozen=True, kw_only=True)
     return cast("type[D]", made)
 

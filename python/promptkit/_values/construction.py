@@ -142,7 +142,7 @@ def reader_of(annotation: Any) -> Reader:
 
 @cache
 def _readers(cls: type[Checked]) -> tuple[tuple[str, Reader], ...]:
-    special = cls.special_fields()
+    special = cls._special_fields()
     return tuple(
         (field.name, special.get(field.name) or reader_of(field.type)) for field in msgspec.structs.fields(cls)
     )
@@ -167,20 +167,20 @@ def sentence(message: str) -> str:
 class Checked(msgspec.Struct, frozen=True):
     """Base of the values that people construct: checked, converted and frozen on construction."""
 
-    refused_with: ClassVar[type[PromptKitError]] = InvalidRequestError
-    words: ClassVar[Words] = PYTHON
+    _refused_with: ClassVar[type[PromptKitError]] = InvalidRequestError
+    _words: ClassVar[Words] = PYTHON
 
     @classmethod
-    def remedy(cls, value: Any) -> str | None:  # noqa: ARG003  # for those that know one
+    def _remedy(cls, value: Any) -> str | None:  # noqa: ARG003  # for those that know one
         """Say how a value that is none of these becomes one, as the end of a sentence; None: nothing is known."""
         return None
 
     @classmethod
-    def special_fields(cls) -> Mapping[str, Reader]:
+    def _special_fields(cls) -> Mapping[str, Reader]:
         """Name the fields that their annotation cannot describe, with their reader."""
         return {}
 
-    def problems(self) -> Iterator[tuple[str, str]]:
+    def _problems(self) -> Iterator[tuple[str, str]]:
         """Give what is wrong beyond the types, as pairs of field and sentence."""
         return iter(())
 
@@ -195,7 +195,7 @@ class Checked(msgspec.Struct, frozen=True):
                 after = read(before)
             except (UnfitError, msgspec.ValidationError) as error:
                 annotation = next(each.type for each in msgspec.structs.fields(type(self)) if each.name == name)
-                place, text = _said(error, before, annotation, self.words)
+                place, text = _said(error, before, annotation, self._words)
                 found.append(Problem(name + place, text, getattr(error, "suggestion", None)))
                 wrong.add(name)
             except PromptKitError as error:  # of a nested value that is made on the way
@@ -206,7 +206,7 @@ class Checked(msgspec.Struct, frozen=True):
                     force_setattr(self, name, after)
         if wrong:
             _stand_in(self, wrong)
-        found.extend(Problem(*problem) for problem in self.problems() if FIELD.split(problem[0])[0] not in wrong)
+        found.extend(Problem(*problem) for problem in self._problems() if FIELD.split(problem[0])[0] not in wrong)
         if found:
             raise refused(type(self), found)
 
@@ -229,7 +229,7 @@ class Problem(NamedTuple):
 
 def refused(cls: type[Checked], found: list[Problem]) -> PromptKitError:
     """Make the error that says what is wrong with a value of ``cls``."""
-    if issubclass(cls.refused_with, InvalidConfigError):
+    if issubclass(cls._refused_with, InvalidConfigError):
         return InvalidConfigError(
             *(
                 Fault(key=f"{cls.__name__}.{place}", message=sentence(text), suggestion=meant)
@@ -237,6 +237,6 @@ def refused(cls: type[Checked], found: list[Problem]) -> PromptKitError:
             )
         )
     texts = [text if meant is None else f"{text}; did you mean {meant!r}?" for _, text, meant in found]
-    return cls.refused_with(
+    return cls._refused_with(
         "; ".join(f"{cls.__name__}.{each.place}: {text}" for each, text in zip(found, texts, strict=True))
     )

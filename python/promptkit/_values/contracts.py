@@ -32,14 +32,14 @@ class OutputContract(Checked, frozen=True, kw_only=True, weakref=True):
     "output". ``max_repairs`` bounds how often an invalid answer is sent back with what is wrong with it.
     """
 
-    refused_with: ClassVar[type[PromptKitError]] = InvalidConfigError
+    _refused_with: ClassVar[type[PromptKitError]] = InvalidConfigError
 
     kind: Literal["text", "json", "json_schema"] = "text"
     schema: str | Mapping[str, JSON] | None = None
     name: str | None = None
     max_repairs: int = 0
 
-    def problems(self) -> Iterator[tuple[str, str]]:
+    def _problems(self) -> Iterator[tuple[str, str]]:
         """Check that the fields fit together."""
         if self.kind == "json_schema" and self.schema is None:
             yield "schema", 'is missing: kind "json_schema" needs the id of a schema, or the schema itself'
@@ -53,7 +53,7 @@ class OutputContract(Checked, frozen=True, kw_only=True, weakref=True):
             yield "name", "is 1 to 64 of the characters a-z, A-Z, 0-9, _ and -"
 
     @classmethod
-    def remedy(cls, value: Any) -> str | None:
+    def _remedy(cls, value: Any) -> str | None:
         """Say how a Python type becomes a contract."""
         if isinstance(value, type):
             return f"give OutputContract.of({value.__name__})"

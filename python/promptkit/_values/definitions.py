@@ -119,7 +119,7 @@ DIALECTS = {
 class Definition(Checked, frozen=True):
     """Base of what is configured: faults are InvalidConfigErrors."""
 
-    refused_with: ClassVar[type[PromptKitError]] = InvalidConfigError
+    _refused_with: ClassVar[type[PromptKitError]] = InvalidConfigError
 
 
 def _source_of(annotation: Any) -> Reader:
@@ -148,7 +148,7 @@ class MessageTemplate(Definition, frozen=True, kw_only=True):
     attachments: tuple[str, ...] = ()
 
     @classmethod
-    def special_fields(cls) -> Mapping[str, Reader]:
+    def _special_fields(cls) -> Mapping[str, Reader]:
         """Read the source with line ends of LF."""
         return {"content": _source_of(str)}
 
@@ -171,11 +171,11 @@ class PromptDefinition(Definition, frozen=True, kw_only=True):
     output: OutputContract = OutputContract()
 
     @classmethod
-    def special_fields(cls) -> Mapping[str, Reader]:
+    def _special_fields(cls) -> Mapping[str, Reader]:
         """Read the source of the session id with line ends of LF."""
         return {"session": _source_of(str | None)}
 
-    def problems(self) -> Iterator[tuple[str, str]]:
+    def _problems(self) -> Iterator[tuple[str, str]]:
         """Check names."""
         yield from _id_problems(self.id)
         if not self.messages:
@@ -212,7 +212,7 @@ class Profile(Definition, frozen=True, kw_only=True):
     native_output: Literal["json_schema", "json_object", "none"] = "json_schema"
     extra: Mapping[str, JSON] = NO_MAPPING
 
-    def problems(self) -> Iterator[tuple[str, str]]:
+    def _problems(self) -> Iterator[tuple[str, str]]:
         """Check ranges and reserved fields."""
         yield from _id_problems(self.id)
         if not self.model:
@@ -245,7 +245,7 @@ class RetryPolicy(Definition, frozen=True, kw_only=True):
     max_delay: float = 8.0
     max_retry_after: float = 60.0
 
-    def problems(self) -> Iterator[tuple[str, str]]:
+    def _problems(self) -> Iterator[tuple[str, str]]:
         """Check ranges."""
         if self.max_retries < 0:
             yield "max_retries", f"is {self.max_retries}: 0 or more"
@@ -267,7 +267,7 @@ class EmbeddedOptions(Definition, frozen=True, kw_only=True):
     context_tokens: int = 4096
     threads: int | None = None
 
-    def problems(self) -> Iterator[tuple[str, str]]:
+    def _problems(self) -> Iterator[tuple[str, str]]:
         """Check ranges."""
         if self.context_tokens < 1:
             yield "context_tokens", f"is {self.context_tokens}: 1 or more"
@@ -318,7 +318,7 @@ class Backend(Definition, frozen=True, kw_only=True):
             return self.max_concurrency
         return 1 if self.kind == "embedded" else 8
 
-    def problems(self) -> Iterator[tuple[str, str]]:
+    def _problems(self) -> Iterator[tuple[str, str]]:
         """Check ranges, the address and the headers."""
         yield from _id_problems(self.id)
         if self.kind in DIALECTS:  # not when it is a stand-in for a kind that there is not

@@ -95,7 +95,7 @@ class GenerationReply(Checked, frozen=True, kw_only=True):
     is a MalformedReplyError.
     """
 
-    refused_with: ClassVar[type[PromptKitError]] = MalformedReplyError
+    _refused_with: ClassVar[type[PromptKitError]] = MalformedReplyError
 
     content: str
     finish_reason: str | None = None

@@ -107,7 +107,7 @@ def said(text: str, place: str, value: Any, annotation: Any, words: Words) -> tu
     given = words.given(value) if value is not _LOST else words.kinds.get(found[2], f"`{found[2]}`")
     if value is not _LOST and type(value) in _parts(_element(annotation)):
         given = f"{given}: put it in brackets" if not words.none else f"one {given}: add a comma, (x,)"
-    remedies = (each.remedy(value) for each in classes if words.none and hasattr(each, "remedy"))
+    remedies = (cls._remedy(value) for cls in classes if words.none and hasattr(cls, "_remedy"))
     remedy = next((f": {each}" for each in remedies if each is not None), "")
     return place, f"Expected {_either(wanted)}, got {given}{remedy}"
 

@@ -49,7 +49,7 @@ class TextPart(Checked, frozen=True, kw_only=True, tag_field="type", tag="text")
     text: str
 
     @classmethod
-    def remedy(cls, value: Any) -> str | None:
+    def _remedy(cls, value: Any) -> str | None:
         """Say how a text becomes a part."""
         return "wrap it, TextPart(text=...)" if isinstance(value, str) else None
 
@@ -64,7 +64,7 @@ class ImagePart(Checked, frozen=True, kw_only=True, tag_field="type", tag="image
     data: bytes | None = None
     url: str | None = None
 
-    def problems(self) -> Iterator[tuple[str, str]]:
+    def _problems(self) -> Iterator[tuple[str, str]]:
         """Check the media type, and that there is one source."""
         if not _MEDIA_TYPE.fullmatch(self.media_type):
             yield "media_type", _no_media_type(self.media_type, "image/png")
@@ -90,7 +90,7 @@ class FilePart(Checked, frozen=True, kw_only=True, tag_field="type", tag="file",
     data: bytes
     filename: str | None = None
 
-    def problems(self) -> Iterator[tuple[str, str]]:
+    def _problems(self) -> Iterator[tuple[str, str]]:
         """Check the media type."""
         if not _WITH_PARAMETERS.fullmatch(self.media_type):
             yield "media_type", _no_media_type(self.media_type, "application/pdf or text/plain; charset=utf-8")

@@ -138,6 +138,6 @@ class RunRequest(Checked, frozen=True, kw_only=True):
     continue_from: Exchange | None = None
 
     @classmethod
-    def special_fields(cls) -> Mapping[str, Reader]:
+    def _special_fields(cls) -> Mapping[str, Reader]:
         """Name the fields that an annotation cannot describe."""
         return {"inputs": _read_inputs, "continue_from": _read_exchange, "credential": _read_credential}

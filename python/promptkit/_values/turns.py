@@ -97,7 +97,7 @@ class CoordinateRequest(Checked, frozen=True, kw_only=True, eq=False, metaclass=
     observer: Observer | None = None
 
     @classmethod
-    def special_fields(cls) -> Mapping[str, Reader]:
+    def _special_fields(cls) -> Mapping[str, Reader]:
         """Name the fields that an annotation cannot describe."""
         return {"start": read_exchange, "next": _read_next, "additional_turns": _read_turns}
 

@@ -73,7 +73,7 @@ class ReportedUsage(Checked, frozen=True, kw_only=True):
     reasoning_tokens: int | None = None
 
     @classmethod
-    def special_fields(cls) -> Mapping[str, Reader]:
+    def _special_fields(cls) -> Mapping[str, Reader]:
         """Read every count leniently."""
         return dict.fromkeys(cls.__struct_fields__, read_count)
 
