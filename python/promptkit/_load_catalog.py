@@ -15,7 +15,7 @@ from promptkit._catalog.places import written
 from promptkit._values.catalog import Definitions
 from promptkit._values.definitions import Backend, Profile, PromptDefinition
 from promptkit._values.frozen import FrozenDict, UnfitError, frozen_json
-from promptkit.errors import Fault, InvalidConfigError
+from promptkit.errors import Fault, InvalidConfigError, with_article
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -166,7 +166,7 @@ def _by_id(cls: type[Checked], given: Any, kind: str, faults: list[Fault]) -> Fr
         return FrozenDict(found)
     for index, definition in enumerate(given.values() if isinstance(given, Mapping) else given):
         if not isinstance(definition, cls):
-            message = f"Expected a {cls.__name__}, got `{type(definition).__name__}`."
+            message = f"Expected {with_article(cls.__name__)}, got `{type(definition).__name__}`."
             faults.append(Fault(key=f"{kind}[{index}]", message=message))
         elif definition.id in found:  # type: ignore[attr-defined]  # all three have one
             faults.append(Fault(key=f"{kind}[{index}]", message=f"the id {definition.id!r} stands twice."))  # type: ignore[attr-defined]

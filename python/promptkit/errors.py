@@ -147,6 +147,11 @@ def near(name: str, known: Iterable[str]) -> str | None:
     return found[0] if found else None
 
 
+def with_article(name: str) -> str:
+    """Put "a" or "an" before the name of a kind."""
+    return f"{'an' if name[:1] in set('AEIOaeio') else 'a'} {name}"
+
+
 def listed(names: Iterable[str], *, most: int = 8) -> str:
     """Name what there is, for the end of a sentence; long lists are cut with their count."""
     known = sorted(names)

@@ -24,6 +24,7 @@ from promptkit.errors import (
     PromptKitError,
     listed,
     near,
+    with_article,
 )
 
 CLASSES = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, PromptKitError)]
@@ -135,3 +136,11 @@ def test_what_cannot_be_printed_is_escaped_where_it_can_be_seen() -> None:
     fault = Fault(message="a\x1b[31mb\n\u202e\x85é中🙂", file="pro\udcffmpts")
     assert str(fault) == "pro\\udcffmpts: a\\x1b[31mb\\n\\u202e\\x85é中🙂"
     assert fault.message == "a\x1b[31mb\n\u202e\x85é中🙂"
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [("int", "an int"), ("Exchange", "an Exchange"), ("object", "an object"), ("str", "a str"), ("User", "a User")],
+)
+def test_the_name_of_a_kind_has_its_article(name: str, written: str) -> None:
+    assert with_article(name) == written

@@ -15,7 +15,7 @@ from promptkit._values.functions import give_up
 from promptkit._values.requests import RunRequest
 from promptkit._values.results import RunResult
 from promptkit._values.turns import ConversationTurn, CoordinateRequest, CoordinationResult
-from promptkit.errors import EngineStateError, InvalidRequestError
+from promptkit.errors import EngineStateError, InvalidRequestError, with_article
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,10 +120,9 @@ class Branch:
 
 def _mistaken(chosen: object) -> str:
     """Name what the application returned instead, and say what to do."""
-    kind = type(chosen).__name__
-    article = "an" if kind[:1] in "AEIOUaeio" else "a"
+    kind = with_article(type(chosen).__name__)
     if isinstance(chosen, Awaitable):
-        return f"{article} {kind} that was not awaited: await it in next; {_RETURNS}"
+        return f"{kind} that was not awaited: await it in next; {_RETURNS}"
     if isinstance(chosen, RunResult):
-        return f"{article} {kind}: give the request itself, which the coordination runs; {_RETURNS}"
-    return f"{article} {kind}: {_RETURNS}"
+        return f"{kind}: give the request itself, which the coordination runs; {_RETURNS}"
+    return f"{kind}: {_RETURNS}"

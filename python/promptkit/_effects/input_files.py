@@ -13,7 +13,7 @@ import anyio.to_thread
 from returns.result import Failure, Result, Success
 
 from promptkit._effects.confined import OUTSIDE, read_confined
-from promptkit.errors import InputError, InvalidRequestError
+from promptkit.errors import InputError, InvalidRequestError, with_article
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -190,5 +190,5 @@ async def _read(name: str, path: FileInput, reader: InputReader, limit: int) -> 
             InputError(f"input {name!r}: {fspath(path)!r} cannot be read: {error.strerror or type(error).__name__}")
         )
     if not isinstance(content, bytes):
-        return Failure(InputError(f"input {name!r}: its reader gave a {type(content).__name__}, not bytes"))
+        return Failure(InputError(f"input {name!r}: its reader gave {with_article(type(content).__name__)}, not bytes"))
     return Success(content if type(content) is bytes else memoryview(content).tobytes())

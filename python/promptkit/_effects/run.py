@@ -43,6 +43,7 @@ from promptkit.errors import (
     InvalidRequestError,
     MalformedReplyError,
     PromptKitError,
+    with_article,
 )
 
 if TYPE_CHECKING:
@@ -342,7 +343,7 @@ async def _bounded(call: GenerationCall, gate: Gate, generate: Generate) -> Gene
         if isinstance(reply, GenerationReply):
             return reply
         return MalformedReplyError(
-            f"the model client returned a {type(reply).__name__}: it must return a GenerationReply"
+            f"the model client returned {with_article(type(reply).__name__)}: it must return a GenerationReply"
         )
     message = f"backend {call.backend.id!r} did not finish within its attempt_timeout of {seconds:g} s"
     remedy = "raise it, or bound the answer with the profile's max_output_tokens"
@@ -354,10 +355,9 @@ def well_formed(error: GenerationError) -> GenerationError:
     for name, (kinds, meaning) in ERROR_FIELDS.items():
         value = getattr(error, name, error)
         if not isinstance(value, kinds) or (type(value) is int and value.bit_length() > MOST_BITS):
-            kind = "missing" if value is error else f"a {type(value).__name__}"
-            return GenerationError(
-                f"the model client raised a {type(error).__name__} whose {name} is {kind}: it must be {meaning}"
-            )
+            kind = "missing" if value is error else with_article(type(value).__name__)
+            raised = with_article(type(error).__name__)
+            return GenerationError(f"the model client raised {raised} whose {name} is {kind}: it must be {meaning}")
     return error
 
 

@@ -12,7 +12,7 @@ import msgspec
 from promptkit._values.frozen import UnfitError
 from promptkit._values.functions import give_up, never_runs, plain_function
 from promptkit._values.usage import TokenUsage
-from promptkit.errors import InvalidRequestError
+from promptkit.errors import InvalidRequestError, with_article
 
 T = TypeVar("T")
 
@@ -110,7 +110,8 @@ def deliver(observer: Observer, event: ExecutionEvent) -> None:
 def _expect_done(returned: object, function: str) -> None:
     if returned is not None and never_runs(returned):
         give_up(returned)
-        msg = f"{function} returned a {type(returned).__name__}, which nothing awaits: it is a plain function"
+        kind = with_article(type(returned).__name__)
+        msg = f"{function} returned {kind}, which nothing awaits: it is a plain function"
         raise InvalidRequestError(msg)
 
 

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from promptkit.errors import with_article
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -121,7 +123,7 @@ def frozen_json(value: object, path: str = "", depth: int = 0) -> Any:
         return frozen_mapping(value, path, depth=depth)
     if isinstance(value, list | tuple):
         return tuple(frozen_json(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value))
-    msg = f"is a {type(value).__name__}, not a JSON value (None, bool, int, float, str, list, dict)"
+    msg = f"is {with_article(type(value).__name__)}, not a JSON value (None, bool, int, float, str, list, dict)"
     raise UnfitError(msg, path)
 
 
@@ -152,7 +154,7 @@ def _pairs(mapping: Mapping[Any, object], path: str) -> list[tuple[Any, object]]
     try:
         return list(mapping.items())
     except Exception as error:  # noqa: BLE001  # of the caller's own class
-        msg = f"is a {type(mapping).__name__} that cannot be read: {type(error).__name__}"
+        msg = f"is {with_article(type(mapping).__name__)} that cannot be read: {type(error).__name__}"
         raise UnfitError(msg, path) from None
 
 

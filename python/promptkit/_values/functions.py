@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from promptkit._values.frozen import UnfitError
+from promptkit.errors import with_article
 
 # The flags of code objects, as in inspect, which is slow to import.
 _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200
@@ -45,8 +46,7 @@ def plain_function(value: Any) -> Any:
     expect_no_class(value, "a function")
     kind = function_kind(value)
     if kind is not None:
-        article = "a" if kind == "generator" else "an"
-        msg = f"Expected a plain function, got {article} {kind} one: it is called, and never awaited"
+        msg = f"Expected a plain function, got {with_article(kind)} one: it is called, and never awaited"
         raise UnfitError(msg)
     return value
 

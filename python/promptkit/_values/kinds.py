@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Union, get_args, get_origin
 import msgspec
 
 from promptkit._values.frozen import FrozenDict
+from promptkit.errors import with_article
 
 _MISMATCH = re.compile(r"Expected `([^`]+)`, got `([^`]+)`")
 _STEP = re.compile(r"\[(?P<index>\d+)\]|(?P<key>\[\.\.\.\])|\.(?P<field>\w+)")
@@ -40,7 +41,7 @@ def _in_python(value: Any) -> str:
 
 def in_toml(value: Any) -> str:
     """Call a value that was read from a TOML file by the name of its kind."""
-    return _TOML_KINDS.get(type(value), f"a {type(value).__name__}")
+    return _TOML_KINDS.get(type(value), with_article(type(value).__name__))
 
 
 _TOML_KINDS: Mapping[type, str] = {
@@ -101,7 +102,7 @@ def said(text: str, place: str, value: Any, annotation: Any, words: Words) -> tu
     wanted: list[str] = []
     for kind in found[1].split(" | "):
         if kind == "object" and words.none and classes:
-            wanted.extend(_with_article(each.__name__) for each in classes)
+            wanted.extend(with_article(each.__name__) for each in classes)
         elif kind != "null" or words.none:
             wanted.append(words.kinds.get(kind, f"`{kind}`"))
     given = words.given(value) if value is not _LOST else words.kinds.get(found[2], f"`{found[2]}`")
@@ -140,10 +141,6 @@ def _parts(annotation: Any) -> tuple[Any, ...]:
 def _element(annotation: Any) -> Any:
     """Give the annotation of an element, where a part of the annotation is a tuple."""
     return next((get_args(part)[0] for part in _parts(annotation) if get_origin(part) is tuple), None)
-
-
-def _with_article(name: str) -> str:
-    return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
 
 
 def _either(kinds: list[str]) -> str:

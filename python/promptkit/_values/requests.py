@@ -15,6 +15,7 @@ from promptkit._values.frozen import FrozenDict, UnfitError, frozen_json, frozen
 from promptkit._values.json import JSON
 from promptkit._values.messages import Message
 from promptkit._values.secret import Secret
+from promptkit.errors import with_article
 
 if TYPE_CHECKING:
     from promptkit._values.construction import Reader
@@ -70,7 +71,8 @@ def _read_input(value: object, path: str, _depth: int) -> Input:
         return _read_data(value, path)
     if isinstance(value, PathLike):
         return value if type(value) in IMMUTABLE_PATHS else _read_path(value, path)
-    msg = f"is a {type(value).__name__}; an input is text, bytes, or a path object (pathlib.Path) for a file"
+    kind = with_article(type(value).__name__)
+    msg = f"is {kind}; an input is text, bytes, or a path object (pathlib.Path) for a file"
     raise UnfitError(msg, path)
 
 
@@ -86,7 +88,8 @@ def _read_path(value: PathLike[Any], path: str) -> FileInput:
     try:
         text: object = fspath(value)
     except Exception as error:  # noqa: BLE001  # it is the caller's own method, and can raise anything
-        msg = f"is a {type(value).__name__} whose __fspath__ gives no path: {type(error).__name__}: {error}"[:300]
+        kind = with_article(type(value).__name__)
+        msg = f"is {kind} whose __fspath__ gives no path: {type(error).__name__}: {error}"[:300]
         raise UnfitError(msg, path) from None
     if not isinstance(text, str):
         msg = "is a path of bytes; give a path of text"

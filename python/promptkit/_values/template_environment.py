@@ -29,6 +29,7 @@ from promptkit._values.template_filters import (
     json_tests,
     printed,
 )
+from promptkit.errors import with_article
 
 MAX_STEPS = 2_000_000
 STEPS_OF_A_CALL = 10
@@ -110,7 +111,7 @@ def _check_repetition(value: Any, times: Any) -> None:
 def _kind(value: Any) -> str:
     if isinstance(value, Mapping):
         return "a mapping"
-    return "a list" if isinstance(value, list | tuple) else f"a {type(value).__name__}"
+    return "a list" if isinstance(value, list | tuple) else with_article(type(value).__name__)
 
 
 def _spend(context: Context, steps: int) -> None:

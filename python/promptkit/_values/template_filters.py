@@ -16,6 +16,7 @@ from jinja2 import Environment, Undefined, filters, pass_environment, tests
 from markupsafe import escape
 
 from promptkit._values.frozen import MAX_INT_BITS, FrozenDict
+from promptkit.errors import with_article
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -41,7 +42,7 @@ def printed(value: Any) -> Any:
         raise NotTextError(msg)
     if isinstance(value, JSON_VALUES):
         return compact_json(value)
-    msg = f"a {type(value).__name__} has no text form: after map, select and the like, add |list or |join"
+    msg = f"{with_article(type(value).__name__)} has no text form: after map, select and the like, add |list or |join"
     raise NotTextError(msg)
 
 
@@ -52,7 +53,7 @@ def compact_json(value: Any, indent: int | None = None) -> str:
             check_length(_least_length(value, {}))
         encoded = msgspec.json.encode(value, enc_hook=_listed)
     except (TypeError, ValueError, RecursionError):
-        msg = f"a {type(value).__name__} that is not JSON has no text form"
+        msg = f"{with_article(type(value).__name__)} that is not JSON has no text form"
         raise NotTextError(msg) from None
     if indent is not None:
         encoded = msgspec.json.format(encoded, indent=_at_most(indent, 100, "an indent of"))

@@ -15,7 +15,7 @@ from promptkit._values.functions import expect_no_class, function_kind
 from promptkit._values.reprs import bounded_repr
 from promptkit._values.requests import RunRequest
 from promptkit._values.results import RunResult
-from promptkit.errors import InvalidRequestError
+from promptkit.errors import InvalidRequestError, with_article
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -46,7 +46,7 @@ def _read_next(value: Any) -> Any:
     expect_no_class(value, "a function of a ConversationTurn")
     kind = function_kind(value)
     if kind in {"generator", "async generator"}:
-        msg = f"Expected a plain or an async function, got {'a' if kind == 'generator' else 'an'} {kind} function"
+        msg = f"Expected a plain or an async function, got {with_article(kind)} function"
         raise UnfitError(msg)
     return value
 

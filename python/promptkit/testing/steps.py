@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from promptkit._values.generation import GenerationReply
+from promptkit.errors import with_article
 
 if TYPE_CHECKING:
     from promptkit._values.generation import GenerationCall
@@ -20,7 +21,7 @@ def checked(step: Any, place: str) -> Any:
         msg = f"{place} is the class {step.__name__}: {made}; a step is {STEPS}"
         raise TypeError(msg)
     if not (isinstance(step, GenerationReply | str | BaseException) or callable(step)):
-        msg = f"{place} is a {type(step).__name__}: a step is {STEPS}"
+        msg = f"{place} is {with_article(type(step).__name__)}: a step is {STEPS}"
         raise TypeError(msg)
     return step
 
@@ -36,7 +37,7 @@ def replied(answer: Any, step: Any, place: str) -> GenerationReply:
     if answer is None:
         given = "nothing"
     else:
-        given = f"the class {answer.__name__}" if isinstance(answer, type) else f"a {type(answer).__name__}"
+        given = f"the class {answer.__name__}" if isinstance(answer, type) else with_article(type(answer).__name__)
     msg = f"{place} ({described(step)}) gave {given}: it must give a text, a GenerationReply or an exception"
     raise TypeError(msg)
 
