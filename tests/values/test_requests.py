@@ -130,25 +130,5 @@ def test_a_mapping_that_cannot_be_read_is_refused_by_its_field() -> None:
 # ---------------------------------------------------------------- CoordinateRequest
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ({}, "Missing required argument 'start'"),
-        ({"additional_turns": 1, "next": len}, "Missing required argument 'start'"),
-        ({"start": None, "additional_turns": 1, "next": len, "observers": []}, "Unexpected keyword argument 'observe"),
-    ],
-)
-def test_a_missing_or_unknown_argument_says_of_what_and_how_it_is_written(arguments: dict[str, Any], says: str) -> None:
-    with pytest.raises(TypeError) as refused:
-        CoordinateRequest(**arguments)
-    assert str(refused.value).startswith(f"CoordinateRequest: {says}")
-    assert str(refused.value).endswith("it is CoordinateRequest(start=..., additional_turns=..., next=...)")
-
-
-def test_positional_arguments_say_how_it_is_written() -> None:
-    with pytest.raises(TypeError, match=r"^CoordinateRequest: Extra positional .* it is CoordinateRequest\(start="):
-        CoordinateRequest(1, 2, len)  # type: ignore[call-arg,arg-type]
-
-
 def test_the_signature_of_a_coordinate_request_is_that_of_its_fields() -> None:
     assert list(inspect.signature(CoordinateRequest).parameters) == ["start", "additional_turns", "next", "observer"]

@@ -102,8 +102,8 @@ def _path(cls: type[Checked], table: Mapping[str, Any], key: str) -> tuple[str |
 def _configured(cls: type[D]) -> type[D]:
     """Give the definition in a form that speaks of TOML, and whose faults come one by one even if it is of requests."""
     namespace = {"_refused_with": InvalidConfigError, "_words": TOML}
-    made: Any = msgspec.defstruct(cls.__name__, [], bases=(cls,), namespace=namespace, frozen=True, kw_only=True)
-    return cast("type[D]", made)
+    kind: Any = type(cls)  # msgspec.defstruct takes no base that has a metaclass of its own
+    return cast("type[D]", kind(cls.__name__, (cls,), namespace, frozen=True, kw_only=True))
 
 
 def _read_value(annotation: Any, value: Any, path: Path, around: tuple[Table, ...]) -> tuple[Any, tuple[Found, ...]]:

@@ -8,9 +8,10 @@ not), mappings are deep-frozen, and every problem of the value is reported at on
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache
+from itertools import islice
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Union, get_args, get_origin
 
@@ -164,7 +165,57 @@ def sentence(message: str) -> str:
     return message if message.endswith((".", "?", "!")) else f"{message}."
 
 
-class Checked(msgspec.Struct, frozen=True):
+MOST_NAMES = 12  # of arguments in a sentence
+_made = msgspec.StructMeta.__call__
+
+
+class SaysWhatItTakes(msgspec.StructMeta):
+    """Of a class whose arguments people write: a TypeError about them says of which class, and what was meant."""
+
+    if not TYPE_CHECKING:  # type checkers know the arguments by the fields
+
+        def __call__(cls, /, *arguments: Any, **named: Any) -> Any:  # noqa: N805  # of a metaclass
+            try:
+                return _made(cls, *arguments, **named)
+            except TypeError:
+                text = _mistaken(cls, len(arguments), named)
+                if text is None:  # of code that a value brings along
+                    raise
+                raise TypeError(text) from None
+
+
+def _mistaken(cls: type[msgspec.Struct], positional: int, named: Mapping[str, Any]) -> str | None:
+    """Say what is wrong with the names of arguments, without a word of what was given for them."""
+    fields = cls.__struct_fields__
+    free = [name for name in fields if name not in named]
+    unknown = islice((name for name in named if name not in fields), MOST_NAMES)
+    meant = {name: _meant(name, free) for name in unknown}
+    missing = [each.name for each in msgspec.structs.fields(cls) if each.required and each.name in free]
+    found: list[str] = []
+    if positional:
+        written = ", ".join(f"{name}=..." for name in free[: min(positional, MOST_NAMES)])
+        found.append(f"give {'it' if positional == 1 else 'them'} by name: {cls.__name__}({written})")
+    absent = [] if positional else [repr(name) for name in missing if name not in meant.values()]
+    if absent:
+        found.append(f"missing argument{'' if len(absent) == 1 else 's'} {', '.join(absent)}")
+    for name, field in meant.items():
+        found.append(f"unexpected argument {shown(name)}" + (f": did you mean {field!r}?" if field else ""))
+    if not found:
+        return None
+    more = f" and {len(fields) - MOST_NAMES} more" if len(fields) > MOST_NAMES else ""
+    end = "It" if found[-1].endswith("?") else "it"
+    said = "; ".join([*found, f"{end} takes {', '.join(fields[:MOST_NAMES])}{more}"]).replace("?; ", "? ")
+    return f"{cls.__name__}: {said}"
+
+
+def _meant(name: str, free: Sequence[str]) -> str | None:
+    """Give the field that was probably meant: one that is written alike, or the only one with a word of it."""
+    words = set(name[:100].split("_"))
+    sharing = [field for field in free if words & set(field.split("_"))]
+    return near(name[:100], free) or (sharing[0] if len(sharing) == 1 else None)
+
+
+class Checked(msgspec.Struct, frozen=True, metaclass=SaysWhatItTakes):
     """Base of the values that people construct: checked, converted and frozen on construction."""
 
     _refused_with: ClassVar[type[PromptKitError]] = InvalidRequestError
@@ -206,7 +257,9 @@ class Checked(msgspec.Struct, frozen=True):
                     force_setattr(self, name, after)
         if wrong:
             _stand_in(self, wrong)
-        found.extend(Problem(*problem) for problem in self._problems() if FIELD.split(problem[0])[0] not in wrong)
+        for problem in self._problems():
+            if FIELD.split(problem[0])[0] not in wrong:
+                found.append(Problem(*problem))  # noqa: PERF401  # a generator is a good part of what a value costs
         if found:
             raise refused(type(self), found)
 

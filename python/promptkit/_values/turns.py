@@ -64,20 +64,7 @@ def _read_turns(value: Any) -> Any:
 AS_WRITTEN = "CoordinateRequest(start=..., additional_turns=..., next=...)"
 
 
-class _SaysHowItIsWritten(msgspec.StructMeta):
-    """Of a class whose arguments people look up: a TypeError about them names the class, and shows them."""
-
-    if not TYPE_CHECKING:  # type checkers know the arguments by the fields
-
-        def __call__(self, *arguments: Any, **named: Any) -> Any:
-            try:
-                return super().__call__(*arguments, **named)
-            except TypeError as error:
-                msg = f"{self.__name__}: {error}: it is {AS_WRITTEN}"
-                raise TypeError(msg) from None
-
-
-class CoordinateRequest(Checked, frozen=True, kw_only=True, eq=False, metaclass=_SaysHowItIsWritten):
+class CoordinateRequest(Checked, frozen=True, kw_only=True, eq=False):
     """One branch to lead: where it starts, at most how many continuations, and who chooses them.
 
     ``next`` is called with each completed response, the last permitted one too; with ``additional_turns`` 0 it is
