@@ -83,8 +83,10 @@ def usage_table(rows: Mapping[str, RunResult | ExecutionGroupSummary | TokenUsag
     """
     for name, used in rows.items():
         if not isinstance(used, RunResult | ExecutionGroupSummary | TokenUsage):
-            kind = type(used).__name__
-            msg = f"usage_table: {name!r}: Expected a RunResult, an ExecutionGroupSummary or a TokenUsage, got `{kind}`"
+            given = f"`{type(used).__name__}`"
+            if callable(getattr(used, "snapshot", None)):
+                given += ": give its .snapshot()"
+            msg = f"usage_table: {name!r}: Expected a RunResult, an ExecutionGroupSummary or a TokenUsage, got {given}"
             raise InvalidRequestError(msg)
     return usage_rows(rows)
 

@@ -285,6 +285,12 @@ def test_what_cannot_be_shown_is_refused_with_what_to_give() -> None:
         usage_table(wrong)
 
 
+def test_a_group_is_told_to_give_its_snapshot() -> None:
+    wrong: Any = {"a": ExecutionGroup()}
+    with pytest.raises(InvalidRequestError, match=r"'a': .* got `ExecutionGroup`: give its \.snapshot\(\)$"):
+        usage_table(wrong)
+
+
 # ---------------------------------------------------------------- safe and bounded
 
 

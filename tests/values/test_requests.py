@@ -6,6 +6,7 @@ import copy
 import inspect
 import pickle
 from collections.abc import Iterator, Mapping
+from functools import partial
 from os import fspath
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
@@ -14,7 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptkit import CoordinateRequest, InvalidRequestError, RunRequest
+from promptkit import ConversationTurn, CoordinateRequest, InvalidRequestError, RunRequest
+from promptkit._history import Turn
+from promptkit._values.exchange import exchange_of
 
 
 class Movable:
@@ -132,3 +135,89 @@ def test_a_mapping_that_cannot_be_read_is_refused_by_its_field() -> None:
 
 def test_the_signature_of_a_coordinate_request_is_that_of_its_fields() -> None:
     assert list(inspect.signature(CoordinateRequest).parameters) == ["start", "additional_turns", "next", "observer"]
+
+
+class Interview:
+    def next(self, turn: ConversationTurn) -> None:
+        """Stop."""
+
+    def with_more(self, turn: ConversationTurn, more: int = 0) -> None:
+        """Stop."""
+
+    def without(self) -> None:
+        """Take no turn."""
+
+    @staticmethod
+    def free(turn: ConversationTurn) -> None:
+        """Stop."""
+
+
+def generator(_: ConversationTurn) -> Any:
+    yield RunRequest(prompt_id="p")
+
+
+async def asynchronous(_: ConversationTurn) -> Any:
+    yield RunRequest(prompt_id="p")
+
+
+async def coroutine(_: ConversationTurn) -> None:
+    """Stop."""
+
+
+TURN: Any = None
+START = exchange_of(Turn(None, [("user", "x", None)]).capture("r", "x"))
+A_FUNCTION = "Expected a function of a ConversationTurn, got"
+NEEDS_TWO = f"{A_FUNCTION} one that needs 2 arguments, and is called with one"
+YIELDS = "return the request instead of yielding it"
+
+
+@pytest.mark.parametrize(
+    ("choose", "says"),
+    [
+        (Interview(), f"{A_FUNCTION} `Interview`: give its .next"),
+        (Interview.next, f"{NEEDS_TWO}: give next of an instance of Interview, not of the class"),
+        (Interview().without, f"{A_FUNCTION} one that takes none, and is called with one"),
+        (lambda _, __: None, NEEDS_TWO),
+        (lambda: None, f"{A_FUNCTION} one that takes none, and is called with one"),
+        (generator, f"Expected a plain or an async function, got a generator function: {YIELDS}"),
+        (asynchronous, f"Expected a plain or an async function, got an async generator function: {YIELDS}"),
+        (generator(TURN), f"{A_FUNCTION} `generator`: give a function, which is called anew each turn: {YIELDS}"),
+    ],
+)
+def test_what_cannot_be_called_with_a_turn_is_refused_before_anything_runs(choose: Any, says: str) -> None:
+    with pytest.raises(InvalidRequestError) as refused:
+        CoordinateRequest(start=START, additional_turns=1, next=choose)
+    assert str(refused.value) == f"CoordinateRequest.next: {says}"
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [
+        Interview().next,
+        Interview().with_more,
+        Interview.without,
+        Interview.free,
+        Interview().free,
+        coroutine,
+        lambda *_: None,
+        lambda _, more=1: None,
+        partial(Interview.next, Interview()),
+        len,
+    ],
+)
+def test_what_can_be_called_with_a_turn_is_taken(choose: Any) -> None:
+    assert CoordinateRequest(start=START, additional_turns=1, next=choose).next is choose
+
+
+def test_a_call_that_was_not_awaited_is_told_to_be() -> None:
+    called = coroutine(TURN)
+    with pytest.raises(InvalidRequestError, match=r"got `coroutine`: await it, and take \.exchange of a result with"):
+        RunRequest(prompt_id="p", continue_from=called)  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequestError) as refused:
+        CoordinateRequest(start=called, additional_turns=1, next=called)  # type: ignore[arg-type]
+    assert str(refused.value) == (
+        "CoordinateRequest.start: Expected an Exchange, got `coroutine`: await it, and take .exchange of a result with "
+        f"capture_exchange=True; CoordinateRequest.next: {A_FUNCTION} `coroutine`: "
+        "give the async function itself, without calling it"
+    )
+    called.close()

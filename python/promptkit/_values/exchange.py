@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, NoReturn, final
 
 import msgspec
@@ -109,5 +110,6 @@ def read_exchange(value: Any) -> Any:
     if isinstance(value, Exchange) and hasattr(value, "_node"):
         return value
     given = "an empty one" if isinstance(value, Exchange) else f"`{type(value).__name__}`"
-    msg = f"Expected an Exchange, got {given}: take .exchange of a result with capture_exchange=True"
+    first = "await it, and " if isinstance(value, Awaitable) else ""
+    msg = f"Expected an Exchange, got {given}: {first}take .exchange of a result with capture_exchange=True"
     raise UnfitError(msg)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Coroutine
 from functools import partial
+from types import FunctionType, MethodType
 from typing import Any
 
 from promptkit._values.frozen import UnfitError
 from promptkit.errors import with_article
 
 # The flags of code objects, as in inspect, which is slow to import.
-_GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200
+_GENERATOR, _COROUTINE, _ASYNC_GENERATOR, _VARIABLE = 0x20, 0x80, 0x200, 0x04
 _KINDS = {_COROUTINE: "async", _ASYNC_GENERATOR: "async generator", _GENERATOR: "generator"}
 
 
@@ -26,6 +27,28 @@ def function_kind(function: Any) -> str | None:
     if not isinstance(flags, int):  # of an object that has every attribute
         return None
     return next((kind for flag, kind in _KINDS.items() if flags & flag), None)
+
+
+def one_argument_misfit(function: Any) -> str | None:
+    """Say why a function written in Python cannot be called with one argument by place; None: it can, or may.
+
+    It is told from the code alone: that costs next to nothing, and a signature far more.
+    """
+    method = isinstance(function, MethodType)
+    plain = function.__func__ if method else function
+    if type(plain) is not FunctionType:
+        return None
+    most = plain.__code__.co_argcount - method
+    least = most - len(plain.__defaults__ or ())
+    if least > 1:
+        around, _, name = plain.__qualname__.rpartition(".")
+        owner = around.rpartition(".")[2]
+        unbound = not method and least == 2 and owner not in {"", "<locals>"}
+        remedy = f": give {name} of an instance of {owner}, not of the class" if unbound else ""
+        return f"needs {least} arguments, and is called with one{remedy}"
+    if most < 1 and not plain.__code__.co_flags & _VARIABLE:
+        return "takes none, and is called with one"
+    return None
 
 
 def expect_no_class(value: object, expected: str) -> None:

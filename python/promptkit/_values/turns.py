@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -11,7 +11,7 @@ from promptkit._values.construction import Checked, reader_of
 from promptkit._values.events import Observer
 from promptkit._values.exchange import Exchange, read_exchange
 from promptkit._values.frozen import UnfitError, shown
-from promptkit._values.functions import expect_no_class, function_kind
+from promptkit._values.functions import expect_no_class, function_kind, one_argument_misfit
 from promptkit._values.reprs import bounded_repr
 from promptkit._values.requests import RunRequest
 from promptkit._values.results import RunResult
@@ -41,14 +41,33 @@ NextTurn = Callable[[ConversationTurn], RunRequest | Awaitable[RunRequest | None
 
 def _read_next(value: Any) -> Any:
     if not callable(value):
-        msg = f"Expected a function of a ConversationTurn, got `{type(value).__name__}`"
+        msg = f"Expected {_FUNCTION}, got `{type(value).__name__}`{_instead(value)}"
         raise UnfitError(msg)
-    expect_no_class(value, "a function of a ConversationTurn")
+    expect_no_class(value, _FUNCTION)
     kind = function_kind(value)
     if kind in {"generator", "async generator"}:
-        msg = f"Expected a plain or an async function, got {with_article(kind)} function"
+        msg = f"Expected a plain or an async function, got {with_article(kind)} function: {_RETURN}"
+        raise UnfitError(msg)
+    misfit = one_argument_misfit(value)
+    if misfit is not None:
+        msg = f"Expected {_FUNCTION}, got one that {misfit}"
         raise UnfitError(msg)
     return value
+
+
+_FUNCTION = "a function of a ConversationTurn"
+_RETURN = "return the request instead of yielding it"
+
+
+def _instead(value: object) -> str:
+    """Say what to give instead of what cannot be called."""
+    if callable(getattr(value, "next", None)):
+        return ": give its .next"
+    if isinstance(value, Generator | AsyncGenerator):
+        return f": give a function, which is called anew each turn: {_RETURN}"
+    if isinstance(value, Awaitable):
+        return ": give the async function itself, without calling it"
+    return ""
 
 
 def _read_turns(value: Any) -> Any:
