@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from copy import deepcopy
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -273,3 +273,48 @@ def test_every_sequence_of_inputs_leads_where_the_progression_says(budget: int) 
     assert max(map(len, reached)) == 4 * budget + 3
     assert ends.count(Finish("exhausted")) == 1
     assert ends.count(Withhold(undelivered=True)) == budget
+
+
+A_STATE = "Checking, Choosing, Deciding, Running or Ended"
+AN_INPUT = "Clear, Cancelled, Chose, Raised or Completed"
+
+
+@pytest.mark.parametrize(
+    ("state", "event", "says"),
+    [
+        (start(2).state, Clear, f"event: Expected {AN_INPUT}, got the class `Clear`: give an instance of it, Clear()"),
+        (start(2).state, Chose, "got the class `Chose`: give an instance of it, Chose(stop=...)"),
+        (start(2).state, None, f"event: Expected {AN_INPUT}, got `NoneType`"),
+        (start(2).state, Check(), f"event: Expected {AN_INPUT}, got `Check`"),
+        (start(2), Clear(), "state: Expected a state, got a `Step`: give its .state, or unpack it, state, command"),
+        (Checking, Clear(), f"state: Expected {A_STATE}, got the class `Checking`: give an instance of it, Checking("),
+        (2, Clear(), f"state: Expected {A_STATE}, got `int`"),
+    ],
+)
+def test_what_is_no_state_or_no_input_says_what_to_give(state: Any, event: Any, says: str) -> None:
+    with pytest.raises(TypeError) as refused:
+        step(state, event)
+    assert str(refused.value).startswith("step: ")
+    assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("state", "event", "says"),
+    [
+        (start(2).state, Completed(), "Checking takes no Completed: it takes Clear or Cancelled"),
+        (Choosing(remaining=1), Clear(), "Choosing takes no Clear: it takes Chose or Raised"),
+        (Running(remaining=1), Cancelled(), "Running takes no Cancelled: it takes Completed or Raised"),
+        (Ended(end="stopped"), Clear(), "Ended takes no Clear: the coordination has ended"),
+    ],
+)
+def test_an_input_that_a_state_does_not_take_says_what_it_takes(state: Any, event: Any, says: str) -> None:
+    with pytest.raises(NotInTableError) as refused:
+        step(state, event)
+    assert str(refused.value) == says
+
+
+@pytest.mark.parametrize("turns", ["2", True, 2.0, None])
+def test_a_budget_that_is_no_number_is_refused(turns: Any) -> None:
+    with pytest.raises(TypeError) as refused:
+        start(turns)
+    assert str(refused.value) == f"additional_turns: Expected an int, got `{type(turns).__name__}`"

@@ -21,7 +21,7 @@ A turn is spent when it starts, even if its preparation fails. An input that the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -146,7 +146,10 @@ class Step(NamedTuple):
 
 
 def start(additional_turns: int) -> Step:
-    """Begin with a budget: the first thing to do is to check."""
+    """Begin with a budget: the first thing to do is to check. Raises TypeError and ValueError for what is none."""
+    if isinstance(additional_turns, bool) or not isinstance(additional_turns, int):
+        msg = f"additional_turns: Expected an int, got `{type(additional_turns).__name__}`"
+        raise TypeError(msg)
     if additional_turns < 0:
         msg = f"additional_turns is {additional_turns}: 0 or more"
         raise ValueError(msg)
@@ -154,12 +157,41 @@ def start(additional_turns: int) -> Step:
 
 
 def step(state: State, event: Input) -> Step:
-    """Take one input."""
+    """Take one input.
+
+    Raises NotInTableError for one that the state does not take, and TypeError for what is no state or no input.
+    """
     row = _TABLE.get((type(state), type(event)))
     if row is None:
-        msg = f"{type(state).__name__} takes no {type(event).__name__}"
-        raise NotInTableError(msg)
+        raise _refused(state, event)
     return row(state, event)
+
+
+def _refused(state: object, event: object) -> NotInTableError | TypeError:
+    """Make the error for a pair that is not in the table: it says what would be."""
+    if isinstance(state, Step):
+        return TypeError("step: state: Expected a state, got a `Step`: give its .state, or unpack it, state, command")
+    if type(state) not in get_args(State):
+        return TypeError(f"step: state: Expected {_either(State)}, got {_given(state)}")
+    if type(event) not in get_args(Input):
+        return TypeError(f"step: event: Expected {_either(Input)}, got {_given(event)}")
+    taken = [kind.__name__ for before, kind in _TABLE if before is type(state)]
+    takes = f"it takes {' or '.join(taken)}" if taken else "the coordination has ended"
+    return NotInTableError(f"{type(state).__name__} takes no {type(event).__name__}: {takes}")
+
+
+def _either(union: object) -> str:
+    """Name the kinds of a union."""
+    *others, last = (each.__name__ for each in get_args(union))
+    return f"{', '.join(others)} or {last}"
+
+
+def _given(value: object) -> str:
+    """Name what was given, and what to give instead of a class."""
+    if isinstance(value, type):
+        fields = ", ".join(f"{name}=..." for name in getattr(value, "__struct_fields__", ()))
+        return f"the class `{value.__name__}`: give an instance of it, {value.__name__}({fields})"
+    return f"`{type(value).__name__}`"
 
 
 def _decided(state: Deciding, _: Clear) -> Step:
