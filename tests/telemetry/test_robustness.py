@@ -17,6 +17,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import NoOpTracerProvider, StatusCode
 
 import promptkit.opentelemetry
@@ -110,6 +111,48 @@ def test_an_event_that_it_cannot_read_is_ignored(telemetry: Telemetry, caplog: p
 async def test_a_catalog_that_is_none_is_refused_with_what_to_do() -> None:
     with pytest.raises(InvalidRequestError, match=r"catalog: Expected a Catalog, got `str`: give what the engine was"):
         OpenTelemetryObserver(catalog=cast("Any", "."))
+
+
+NO_TRACERS = "tracer_provider: Expected a TracerProvider, got"
+NO_METERS = "meter_provider: Expected a MeterProvider, got"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            {"tracer_provider": TracerProvider().get_tracer("x")},
+            f"{NO_TRACERS} `Tracer`: give the provider that made it",
+        ),
+        (
+            {"tracer_provider": InMemorySpanExporter()},
+            f"{NO_TRACERS} `InMemorySpanExporter`: give TracerProvider() with a span processor, or nothing for the",
+        ),
+        ({"tracer_provider": TracerProvider}, f"{NO_TRACERS} the class `"),
+        (
+            {"meter_provider": NoOpMeterProvider().get_meter("x")},
+            f"{NO_METERS} `NoOpMeter`: give the provider that made it",
+        ),
+        (
+            {"meter_provider": TracerProvider()},
+            f"{NO_METERS} `TracerProvider`: give MeterProvider(metric_readers=[...]), or nothing for the program's own",
+        ),
+        (
+            {"catalog": small_catalog(), "providers": {"sever": "x"}},
+            "providers: there is no backend 'sever' in the catalog: did you mean 'server'? the backends are: 'server'",
+        ),
+        ({"providers": "server"}, "providers: Expected a mapping of ids of backends to names of providers, got `str`"),
+        ({"providers": {"server": 3}}, "providers['server']: Expected the name of a provider, a str, got `int`"),
+    ],
+)
+async def test_what_it_could_do_nothing_with_is_refused_with_what_to_do(arguments: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidRequestError) as refused:
+        OpenTelemetryObserver(**arguments)
+    assert str(refused.value).startswith(f"OpenTelemetryObserver: {says}")
+
+
+async def test_without_a_catalog_any_backend_may_be_named() -> None:
+    assert callable(OpenTelemetryObserver(providers={"elsewhere": "x"}))
 
 
 async def test_without_an_sdk_nothing_is_emitted_and_nothing_fails(caplog: pytest.LogCaptureFixture) -> None:

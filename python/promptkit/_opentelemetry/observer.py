@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, ParamSpec
 from opentelemetry import metrics, trace
 from opentelemetry.trace import INVALID_SPAN, Link, SpanKind, StatusCode
 
-from promptkit._load_catalog import Catalog
 from promptkit._opentelemetry import conventions as names
+from promptkit._opentelemetry.arguments import expect_arguments
 from promptkit._opentelemetry.attributes import (
     UNCONFIGURED,
     attempt_attributes,
@@ -24,7 +24,6 @@ from promptkit._opentelemetry.attributes import (
     text,
 )
 from promptkit._values.events import AttemptFinished, RetryDelayed, RunFinished, RunStarted
-from promptkit.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, SpanContext, TracerProvider
 
     from promptkit import ExecutionEvent
+    from promptkit._load_catalog import Catalog
     from promptkit._opentelemetry.attributes import Attributes
 
 MAX_OPEN_RUNS = 4_096  # spans kept for runs whose end has not been seen
@@ -102,12 +102,10 @@ class OpenTelemetryObserver:
     ) -> None:
         """Take what the program knows beside the events; nothing is emitted yet.
 
-        Raises InvalidRequestError for a catalog that is none.
+        Raises InvalidRequestError for a catalog or a provider that is none, and for ``providers`` that name a backend
+        which the catalog has not.
         """
-        if catalog is not None and not isinstance(catalog, Catalog):
-            kind = type(catalog).__name__
-            msg = f"OpenTelemetryObserver: catalog: Expected a Catalog, got `{kind}`: give what the engine was given"
-            raise InvalidRequestError(msg)
+        expect_arguments(catalog, providers, tracer_provider, meter_provider)
         release = _release()
         self._configured = configured(catalog)
         self._providers = dict(providers or {})
