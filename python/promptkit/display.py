@@ -1,8 +1,9 @@
 """Values for people, with rich (``pip install 'promptkit-engine[cli]'``).
 
-``rich.print(value)`` shows an Exchange, a RunResult, a PreparedRun, a CoordinationResult, what ``inspect_*`` gives, and
-the totals of a group. Here is what takes several of them, or says how much is shown. All of it is bounded. What models
-and people wrote is never markup, and what a terminal would act upon is shown as an escape.
+``rich.print(value)`` shows an Exchange, a RunResult, a PreparedRun, a ConversationTurn, a coordination and its result,
+what ``inspect_*`` gives, token counts, and the totals of a group. Here is what takes several of them, or says how much
+is shown. All of it is bounded. What models and people wrote is never markup, and what a terminal would act upon is
+shown as an escape.
 """
 
 from __future__ import annotations

@@ -8,11 +8,15 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from promptkit import (
     CacheControl,
+    ConversationTurn,
+    CoordinateRequest,
     CoordinationResult,
     Engine,
     Exchange,
@@ -23,6 +27,7 @@ from promptkit import (
     ImagePart,
     InvalidRequestError,
     Message,
+    ReportedUsage,
     RunRequest,
     RunResult,
     TextPart,
@@ -36,6 +41,7 @@ from promptkit._history import Turn
 from promptkit._values.exchange import exchange_of, node_of
 from promptkit._values.usage import KNOWN_ZERO, UNKNOWN, UNKNOWN_USAGE
 from promptkit.display import conversation, conversation_tree, usage_table
+from promptkit.testing import ScriptedClient
 from servers.catalogs import small_catalog
 
 if TYPE_CHECKING:
@@ -182,6 +188,39 @@ def test_a_coordination_says_how_it_ended_and_what_was_withheld() -> None:
     assert "In Rome." in text
 
 
+def test_a_turn_shows_the_newest_answer_or_the_branch_as_it_begins() -> None:
+    start = said("r", "Where?", "In Rome.")
+    first = ConversationTurn(exchange=start, result=None, remaining_turns=2)
+    assert shown(first) == "turn with 2 more permitted\n" + shown(start)
+    assert shown(replace(first, result=result(), remaining_turns=0)) == "turn with 0 more permitted\n" + shown(result())
+
+
+TOKENS = "input 50, output at least 20, cache read 0, cache write unknown, reasoning unknown"
+
+
+def test_token_counts_are_a_line() -> None:
+    assert str(USAGE) == TOKENS
+    assert shown(USAGE, 120) == f"tokens: {TOKENS}"
+    reported = shown(ReportedUsage(input_tokens=5, output_tokens=0), 120)
+    assert reported == "reported tokens: input 5, output 0, cache read unknown, cache write unknown, reasoning unknown"
+
+
+@pytest.mark.anyio
+async def test_a_cancelled_coordination_shows_what_it_kept() -> None:
+    def answer(_: object) -> str:
+        scope.cancel()
+        return "In Rome."
+
+    engine = Engine(small_catalog(), client=ScriptedClient(answer))
+    start, more = said("r", "q", "a"), RunRequest(prompt_id="more")
+    coordination = engine.coordinate(CoordinateRequest(start=start, additional_turns=1, next=lambda _: more))
+    assert shown(coordination) == "<promptkit.Coordination not run>"
+    with anyio.CancelScope() as scope:
+        await coordination
+    rows = shown(coordination).splitlines()
+    assert rows[1:2] + rows[3:4] == ["a completed response was not delivered:", "  In Rome."]
+
+
 @pytest.mark.anyio
 async def test_what_an_engine_prepares_and_inspects_is_shown() -> None:
     engine = Engine(small_catalog())
@@ -271,7 +310,8 @@ def test_usage_of_many_is_a_line_each() -> None:
 
 
 def test_a_group_is_shown_as_a_table_of_itself() -> None:
-    assert shown(ExecutionGroup().snapshot()).splitlines()[1].split() == ["runs", "0"]
+    rows = [row.split() for row in shown(ExecutionGroup().snapshot()).splitlines()]
+    assert (rows[:2], len(rows)) == ([["runs", "0"], ["attempts", "0"]], 9)
 
 
 def test_what_cannot_be_shown_is_refused_with_what_to_give() -> None:
@@ -305,6 +345,7 @@ def hostile_values() -> Iterable[Any]:
     yield details
     yield answer
     yield CoordinationResult(undelivered=answer)
+    yield ConversationTurn(exchange=said("r", "q", "\x1b[2J"), result=answer, remaining_turns=1)
     yield conversation_tree([details], title=HOSTILE)
     yield usage_table({HOSTILE: answer})
     yield usage_table({f"{HOSTILE}{number}": answer for number in range(5)})

@@ -23,6 +23,8 @@ from promptkit.errors import EngineStateError, InvalidRequestError
 if TYPE_CHECKING:
     from types import CodeType
 
+    from rich.console import RenderableType
+
     from promptkit._effects.loop_thread import LoopOwner
 
 Execute = Callable[[RunRequest], Awaitable[RunResult]]
@@ -112,6 +114,12 @@ class BlockingCoordination(Handle):
     def __repr__(self) -> str:
         """Tell the state."""
         return f"<promptkit.BlockingCoordination {self._state}>"
+
+    def __rich__(self) -> RenderableType:
+        """Give what rich shows for people: the state, and a response that was not delivered."""
+        from promptkit._values.renderables import led_view
+
+        return led_view(repr(self), self._result)
 
 
 def coordination_of(work: Work) -> BlockingCoordination:

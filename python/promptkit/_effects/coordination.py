@@ -20,6 +20,8 @@ from promptkit.errors import EngineStateError
 if TYPE_CHECKING:
     from types import CodeType
 
+    from rich.console import RenderableType
+
 Execute = Callable[[RunRequest], Awaitable[RunResult]]
 
 
@@ -109,6 +111,12 @@ class Coordination(Handle):
     def __repr__(self) -> str:
         """Tell the state."""
         return f"<promptkit.Coordination {self._state}>"
+
+    def __rich__(self) -> RenderableType:
+        """Give what rich shows for people: the state, and a response that was not delivered."""
+        from promptkit._values.renderables import led_view
+
+        return led_view(repr(self), self._result)
 
 
 def coordination_of(request: CoordinateRequest, execute: Execute, expect_usable: Callable[[], None]) -> Coordination:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from promptkit._values.reprs import bounded_repr
-from promptkit._values.usage import NO_USAGE, TokenUsage, shown
+from promptkit._values.usage import NO_USAGE, TOKENS, TokenUsage, shown
 from promptkit.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -69,12 +69,11 @@ class ExecutionGroupSummary(msgspec.Struct, frozen=True, kw_only=True):
         counts = ", ".join(f"{count} {name if count.split()[-1] == '1' else plural}" for (name, plural), count in said)
         runs = f"{len(self.members)} run{'' if len(self.members) == 1 else 's'}"
         return f"{runs}{beside}: {counts}; tokens: " + ", ".join(
-            f"{name} {count}" for name, count in zip(_TOKENS, _tokens(self), strict=True)
+            f"{name} {count}" for name, count in zip(TOKENS, _tokens(self), strict=True)
         )
 
 
 _COUNTS = (("attempt", "attempts"), ("retry", "retries"), ("repair", "repairs"))
-_TOKENS = ("input", "output", "cache read", "cache write", "reasoning")
 
 
 def _counts(summary: ExecutionGroupSummary) -> tuple[str, ...]:
@@ -108,7 +107,7 @@ def summary_table(summaries: Mapping[str, ExecutionGroupSummary]) -> str:
     if not isinstance(summaries, Mapping):
         msg = f"summary_table: Expected a mapping of names to summaries, got `{type(summaries).__name__}`: {_TABLE_OF}"
         raise InvalidRequestError(msg)
-    rows = [("", "runs", *(plural for _, plural in _COUNTS), *_TOKENS)]
+    rows = [("", "runs", *(plural for _, plural in _COUNTS), *TOKENS)]
     for name, summary in summaries.items():
         if not isinstance(name, str):
             msg = f"summary_table: Expected names that are `str`, got `{type(name).__name__}`: {_TABLE_OF}"

@@ -18,7 +18,7 @@ from promptkit._values.exchange import Exchange, ExchangeDetails, node_of
 from promptkit._values.group import ExecutionGroupSummary, summary_cells
 from promptkit._values.messages import FilePart, ImagePart, Message, TextPart, from_tuples
 from promptkit._values.reprs import bounded_repr
-from promptkit._values.usage import TokenUsage
+from promptkit._values.usage import TOKENS, TokenUsage
 from promptkit._values.visible import excerpt, line
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from promptkit._values.details import BackendDetails, ProfileDetails, PromptDetails
     from promptkit._values.messages import ContentPart
     from promptkit._values.results import PreparedRun, RunResult, Setting
-    from promptkit._values.turns import CoordinationResult
+    from promptkit._values.turns import ConversationTurn, CoordinationResult
 
 NEWEST = 20  # messages that are shown
 MAX_VALUE = 500  # characters of a setting or a name
@@ -38,7 +38,6 @@ MAX_PARTS = 20  # of one message
 MAX_ROWS = 100  # of a table
 FEW = 3  # columns of numbers that fit beside each other wherever people read
 STYLES = {"system": "magenta", "developer": "magenta", "user": "cyan", "assistant": "green"}
-COUNTS = ("input", "output", "cache read", "cache write", "reasoning")
 
 
 class Indented:
@@ -117,8 +116,19 @@ def result_view(result: RunResult) -> RenderableType:
         rows = [f"{line(v.pointer) or 'the whole'}: {line(v.message, MAX_VALUE)}" for v in violations[:NEWEST]]
         more = [f"… {len(violations) - NEWEST:,} more"] if len(violations) > NEWEST else []
         shown.append(Indented(Text("\n".join([*rows, *more]), "red")))
-    tokens = ", ".join(f"{name} {count}" for name, count in zip(COUNTS, token_cells(result.usage), strict=True))
-    return Group(*shown, Text(f"tokens: {tokens}", "dim"))
+    return Group(*shown, tokens_view(result.usage))
+
+
+def tokens_view(usage: TokenUsage, head: str = "tokens") -> Text:
+    """Show five counts in a line."""
+    return Text(f"{head}: {usage}", "dim")
+
+
+def turn_view(turn: ConversationTurn) -> RenderableType:
+    """Show what an application decides on: the newest answer, or the branch as it begins."""
+    left = turn.remaining_turns
+    head = Text.assemble(("turn", "bold"), f" with {left:,} more permitted")
+    return Group(head, conversation_view(turn.exchange) if turn.result is None else result_view(turn.result))
 
 
 def prepared_view(prepared: PreparedRun) -> RenderableType:
@@ -171,7 +181,15 @@ def backend_view(details: BackendDetails) -> RenderableType:
 
 def coordination_view(result: CoordinationResult) -> RenderableType:
     """Show how a coordination ended."""
-    head = Text.assemble(("coordination ", "bold"), result.outcome or "did not end normally")
+    return _with_undelivered(Text.assemble(("coordination ", "bold"), result.outcome or "did not end normally"), result)
+
+
+def led_view(state: str, result: CoordinationResult) -> RenderableType:
+    """Show how a coordination stands, and the response that it kept."""
+    return _with_undelivered(Text(state), result)
+
+
+def _with_undelivered(head: Text, result: CoordinationResult) -> RenderableType:
     if result.undelivered is None:
         return head
     return Group(head, Text("a completed response was not delivered:", "yellow"), result_view(result.undelivered))
@@ -184,11 +202,11 @@ def summary_view(summary: ExecutionGroupSummary) -> RenderableType:
 
 def usage_rows(rows: Mapping[str, RunResult | ExecutionGroupSummary | TokenUsage]) -> Table:
     """Show what each of these used: up to three side by side, which fits anywhere, more in a line each."""
-    heads = ("runs", "attempts", "retries", "repairs", *COUNTS)
+    heads = ("runs", "attempts", "retries", "repairs", *TOKENS)
     cells = [("", *heads), *((line(name), *_usage_cells(used)) for name, used in islice(rows.items(), MAX_ROWS))]
     if len(cells) <= 1 + FEW:
         cells = list(zip(*cells, strict=True))
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold", show_header=any(cells[0]))
     for head in cells[0]:
         table.add_column(Text(head), overflow="fold", justify="right" if table.columns else "left")
     for row in cells[1:]:

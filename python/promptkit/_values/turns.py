@@ -34,6 +34,12 @@ class ConversationTurn(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     result: RunResult | None
     remaining_turns: int
 
+    def __rich__(self) -> RenderableType:
+        """Give what rich shows for people."""
+        from promptkit._values.renderables import turn_view
+
+        return turn_view(self)
+
 
 NextTurn = Callable[[ConversationTurn], RunRequest | Awaitable[RunRequest | None] | None]
 """Chooses the next request, or None to stop: a plain or an async function, a method, a partial, a callable object."""

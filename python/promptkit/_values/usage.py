@@ -15,8 +15,11 @@ from promptkit._values.construction import Checked
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from rich.console import RenderableType
+
     from promptkit._values.construction import Reader
 
+TOKENS = ("input", "output", "cache read", "cache write", "reasoning")  # as people call the five counts
 MAX_COUNT = 2**63 - 1  # a larger report is a mistake, not a count
 
 
@@ -77,9 +80,18 @@ class ReportedUsage(Checked, frozen=True, kw_only=True):
         """Read every count leniently."""
         return dict.fromkeys(cls.__struct_fields__, read_count)
 
+    def __rich__(self) -> RenderableType:
+        """Give what rich shows for people."""
+        from promptkit._values.renderables import tokens_view
+
+        return tokens_view(contribution(self), "reported tokens")
+
 
 class TokenUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """The five token counts. Input includes cache reads and writes; output includes reasoning."""
+    """The five token counts. Input includes cache reads and writes; output includes reasoning.
+
+    ``str`` gives one line for people.
+    """
 
     input_tokens: TokenCount
     output_tokens: TokenCount
@@ -96,6 +108,19 @@ class TokenUsage(msgspec.Struct, frozen=True, kw_only=True):
             cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
         )
+
+    def __str__(self) -> str:
+        """Give one line: what is not known is "unknown", and what may be more is "at least" so much."""
+        return ", ".join(f"{name} {getattr(self, field)}" for name, field in zip(TOKENS, _FIELDS, strict=True))
+
+    def __rich__(self) -> RenderableType:
+        """Give what rich shows for people."""
+        from promptkit._values.renderables import tokens_view
+
+        return tokens_view(self)
+
+
+_FIELDS = TokenUsage.__struct_fields__
 
 
 def _uniform(count: TokenCount) -> TokenUsage:
