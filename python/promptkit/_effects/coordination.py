@@ -42,8 +42,8 @@ class Coordination(Handle):
     (What these two take is a function and a coroutine. The handle itself is neither.)
 
     An error or a cancellation leaves through the await as itself; ``result`` survives both, and ``repr`` says which it
-    was. A second run is an EngineStateError, and a handle that is dropped without having run a RuntimeWarning. Made by
-    ``Engine.coordinate``.
+    was. A cancellation that kept a completed response from the application has a note that says so. A second run is an
+    EngineStateError, and a handle that is dropped without having run a RuntimeWarning. Made by ``Engine.coordinate``.
     """
 
     __slots__ = ("__weakref__", "_asked", "_made_at", "_result", "_state", "_task", "_work")
