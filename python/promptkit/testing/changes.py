@@ -25,7 +25,7 @@ class Changes:
     """
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock: threading.RLock = threading.RLock()
         self._condition = threading.Condition(self.lock)
         self._wakers: list[Callable[[], None]] = []
 
