@@ -37,7 +37,7 @@ from promptkit import (
     RunRequest,
     Secret,
 )
-from promptkit._effects import http_transport
+from promptkit._effects import connections
 from promptkit.errors import InvalidRequestError
 from promptkit.testing import ScriptedClient
 from servers.catalogs import small_catalog
@@ -212,7 +212,7 @@ async def test_an_address_that_the_library_refuses_is_a_request_that_was_never_s
 async def test_connections_that_a_burst_needed_are_closed_when_they_are_not_used_any_more(
     stub: StubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("promptkit._effects.http_transport.KEPT", 0.0)
+    monkeypatch.setattr("promptkit._effects.connections.KEPT", 0.0)
     together = threading.Barrier(20)
 
     def at_the_same_time(_: object, connection: socket.socket) -> None:
@@ -351,7 +351,7 @@ class OddlyClosing(httpx.AsyncBaseTransport):
 async def test_a_closing_with_limits_and_tasks_of_its_own_ends_and_keeps_the_reply(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("promptkit._effects.http_transport.CLOSING", 0.05)
+    monkeypatch.setattr("promptkit._effects.connections.CLOSING", 0.05)
     async with httpx.AsyncClient(transport=OddlyClosing(how)) as client:
         result = await Engine(small_catalog(), http_client=client).run(ask())
     assert (result.raw_output, result.attempts) == ("Rome.", 1)
@@ -501,13 +501,13 @@ async def test_what_the_environment_says_wrongly_is_a_request_that_cannot_be_sen
 ) -> None:
     for name in ("HTTP_PROXY", "ALL_PROXY", "http_proxy", "all_proxy", "NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
-    http_transport.tls_context.cache_clear()
+    connections.tls_context.cache_clear()
     monkeypatch.setenv(variable, value)
     async with Engine(small_catalog(stub.base_url, trust_env=True)) as engine:
         with pytest.raises(ConnectError, match=r"cannot be sent: .*variables of the environment") as raised:
             await engine.run(ask())
     assert not raised.value.transient
-    http_transport.tls_context.cache_clear()
+    connections.tls_context.cache_clear()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a full backlog refuses instead of being silent")
