@@ -10,12 +10,13 @@ import msgspec
 from returns.result import Failure, Result, Success
 
 from promptkit._values.json import pointer
-from promptkit._values.references import Document, survey
 from promptkit._values.results import Violation
 from promptkit.errors import near
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from promptkit._values.references import Document
 
 DRAFTS = (
     "",  # stands for draft 2020-12
@@ -100,6 +101,8 @@ def _compiled(text: bytes) -> Result[CompiledSchema, tuple[SchemaFault, ...]]:
     schema = msgspec.json.decode(text)
     if isinstance(schema, bool):
         return Success(CompiledSchema(_validator(schema)))
+    from promptkit._values.references import Document  # with the first schema
+
     document = Document(schema)
     found, unsafe = _reference_faults(document)
     validator: Any = None
@@ -204,6 +207,8 @@ def _reference_faults(document: Document) -> tuple[list[SchemaFault], bool]:
 
     True: it must not see the schema. It fails on two schemas with one address, and does not come out of a maze.
     """
+    from promptkit._values.references import survey
+
     followed = survey(document, MOST_FAULTS + 1)
     found: list[SchemaFault] = []
     for text, place in islice(document.dangling(), MOST_FAULTS + 1):
