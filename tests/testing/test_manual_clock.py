@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-import time
 from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -156,13 +157,120 @@ async def test_sums_of_fractions_lack_nothing() -> None:
     assert clock.waits == [1.3]
 
 
-async def test_a_clock_inside_another_gives_way_to_it() -> None:
+async def test_a_second_clock_is_refused_until_the_block_of_the_first_has_ended() -> None:
     tested = engine(BUSY, "yes", BUSY, "yes")
-    with ManualClock(tested, autoadvance=True) as outer:
-        with ManualClock(tested, autoadvance=True) as inner:
-            await tested.run(ask())
+    with ManualClock(tested, autoadvance=True) as first:
+        for same in (tested, tested.scoped("team")):
+            with pytest.raises(RuntimeError, match="this engine has one already: use that, or leave it before the"):
+                ManualClock(same)
         await tested.run(ask())
-    assert (inner.waits, outer.waits) == ([1.5], [1.5])
+    with ManualClock(tested, autoadvance=True) as second:
+        first.__exit__(None, None, None)  # again: it has no place any more
+        await tested.run(ask())
+    assert (first.waits, second.waits) == ([1.5], [1.5])
+    with pytest.raises(RuntimeError, match="make a new one"), first:
+        pass
+
+
+@pytest.mark.parametrize("failed", [False, True])
+async def test_runs_that_wait_when_the_block_ends_go_on_at_once_in_their_order(failed: bool) -> None:  # noqa: FBT001
+    demands = {"a": 30.0, "b": 10.0, "c": 20.0}
+    went: list[str] = []
+
+    def answer(call: GenerationCall) -> Any:
+        name = str(call.messages[-1].content)
+        if call.attempt == 1:
+            return RateLimitError("slow down", status=429, retry_after=demands[name])
+        went.append(name)
+        return "yes"
+
+    tested = engine(*[answer] * 6)
+    async with anyio.create_task_group() as tasks:
+        try:
+            with ManualClock(tested, chance=0.0) as clock:
+                for number, name in enumerate(demands, 1):
+                    tasks.start_soon(tested.run, RunRequest(prompt_id="ask", variables={"question": name}))
+                    await clock.waiting(runs=number)
+                assert not failed
+        except AssertionError:
+            assert failed
+    assert went == ["b", "c", "a"]
+
+
+async def test_a_run_that_was_cancelled_as_the_block_ended_makes_no_further_attempt() -> None:
+    client = ScriptedClient(BUSY)
+    tested = Engine(small_catalog(retry=POLICY), client=client)
+    async with anyio.create_task_group() as tasks:
+        with ManualClock(tested) as clock:
+            tasks.start_soon(tested.run, ask())
+            await clock.waiting()
+            tasks.cancel_scope.cancel()
+    client.assert_exhausted()
+
+
+def test_a_thread_that_waits_when_the_block_ends_keeps_no_engine_from_closing() -> None:
+    with BlockingEngine(small_catalog(retry=POLICY), client=ScriptedClient(BUSY, "yes")) as tested:
+        outputs: list[str] = []
+        with ManualClock(tested) as clock:
+            thread = in_a_thread(lambda: outputs.append(tested.run(ask()).raw_output))
+            clock.wait_until_waiting()
+        thread.join()
+    assert outputs == ["yes"]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_a_loop_that_ends_just_after_a_wait_holds_up_no_run_on_the_next_loop(
+    backend: str,
+    cancelled: bool,  # noqa: FBT001
+) -> None:
+    def answer(call: GenerationCall) -> Any:
+        return BUSY if call.attempt == 1 else "yes"
+
+    tested = engine(*[answer] * 4)
+    clock = ManualClock(tested)
+    outputs: list[str] = []
+
+    async def turned(*, cancelled: bool) -> None:
+        async def run() -> None:
+            outputs.append((await tested.run(ask())).raw_output)
+
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(run)
+                clock.advance(await clock.waiting())
+                if cancelled:
+                    tasks.cancel_scope.cancel()
+
+    for first in (cancelled, False):
+        anyio.run(partial(turned, cancelled=first), backend=backend)
+    assert outputs == ["yes"] * (1 if cancelled else 2)
+
+
+def test_a_run_that_was_left_behind_on_a_closed_loop_holds_up_no_other() -> None:
+    tested = engine(BUSY, BUSY, "yes")
+    clock = ManualClock(tested)
+    loop = asyncio.new_event_loop()
+
+    async def begin() -> asyncio.Task[Any]:
+        task = asyncio.ensure_future(tested.run(ask()))
+        await clock.waiting()
+        return task
+
+    left = loop.run_until_complete(begin())
+    loop.close()
+
+    async def turned() -> str:
+        with anyio.fail_after(5):
+            task = asyncio.ensure_future(tested.run(ask()))
+            await clock.waiting(runs=2)
+            clock.advance(1.5)
+            return (await task).raw_output
+
+    assert asyncio.run(turned()) == "yes"
+    assert not left.done()
+    left._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001  # it is meant to be left
+    left.get_coro().close()
 
 
 async def test_views_share_the_clock_and_other_engines_do_not() -> None:
@@ -216,11 +324,11 @@ def test_a_thread_turns_the_clock_of_a_blocking_engine() -> None:
 
 
 def test_a_blocking_engine_does_not_sleep_with_autoadvance() -> None:
-    with BlockingEngine(small_catalog(retry=POLICY), client=ScriptedClient(BUSY, BUSY, BUSY, "yes")) as tested:
-        clock = ManualClock(tested.scoped("team"), autoadvance=True)
-        began = time.monotonic()
-        assert tested.run(ask()).transient_retries == 3
-        assert time.monotonic() - began < 1.0 < sum(clock.waits)
+    late = RateLimitError("slow down", status=429, retry_after=60.0)  # a test is stopped long before
+    with BlockingEngine(small_catalog(retry=POLICY), client=ScriptedClient(late, late, late, "yes")) as tested:
+        clock = ManualClock(tested.scoped("team"), chance=0.0, autoadvance=True)
+        assert tested.run(ask()).timing.duration == 180.0
+    assert clock.waits == [60.0, 60.0, 60.0]
 
 
 async def test_a_run_that_does_not_wait_is_told_instead_of_hanging() -> None:

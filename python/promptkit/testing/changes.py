@@ -67,24 +67,7 @@ class Changes:
 
 
 def _wake(loop: Any, event: anyio.Event) -> None:
-    with contextlib.suppress(RuntimeError):  # it has ended, and with it who waited there
-        _soon(loop)(event.set)
-
-
-def after_turns(turns: int, then: Callable[[], None]) -> None:
-    """Call a function when the event loop that runs here has let its tasks go on so many times."""
-    loop = current_loop()
-
-    def turn(left: int) -> None:
-        try:
-            _soon(loop)(partial(turn, left - 1) if left else then)
-        except RuntimeError:  # it has ended
-            then()
-
-    turn(turns)
-
-
-def _soon(loop: Any) -> Callable[[Callable[[], None]], object]:
-    """Give the one way that both event loops have to be told something by any thread, their own included."""
+    # Either event loop has its own way to be told something by any thread, its own included.
     soon: Callable[[Callable[[], None]], object] = getattr(loop, "call_soon_threadsafe", None) or loop.run_sync_soon
-    return soon
+    with contextlib.suppress(RuntimeError):  # it has ended, and with it who waited there
+        soon(event.set)

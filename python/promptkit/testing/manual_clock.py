@@ -4,26 +4,33 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from math import inf
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio.lowlevel
 
 from promptkit._blocking_engine import BlockingEngine
+from promptkit._effects.event_loop import current_loop
 from promptkit._engine import Engine
-from promptkit.testing.changes import PATIENCE, Changes, after_turns
+from promptkit.testing.changes import PATIENCE, Changes
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 START = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 ROUNDING = 1e-9  # seconds: what sums of seconds may lack
-HEAD_START = 20  # turns of the event loop, within which a run whose wait is over sends its next attempt
+HEAD_START = 20  # turns of its event loop that a run lets pass, within which the one before it sends its next attempt
 
 
 class _Wait:
-    def __init__(self, due: float) -> None:
+    def __init__(self, due: float, loop: Any) -> None:
         self.due = due
         self.over = False
+        self._loop = loop
+
+    def is_abandoned(self) -> bool:
+        """Say whether its event loop was closed without an end of its tasks. Trio always ends them."""
+        closed = getattr(self._loop, "is_closed", None)
+        return closed is not None and closed()
 
 
 class ManualClock:
@@ -39,7 +46,8 @@ class ManualClock:
     does not touch goes by real time: a backend's ``connect_timeout`` and ``attempt_timeout``, the ``timeout`` of a
     BlockingEngine, the deadlines of anyio.
 
-    ``with ManualClock(engine) as clock:`` gives the engine its own clock back.
+    ``with ManualClock(engine) as clock:`` gives the engine its own clock back. Runs that still wait when the block ends
+    go on at once, in the order of their instants: none is left behind, whether the test passed or failed.
     """
 
     waits: list[float]
@@ -53,7 +61,11 @@ class ManualClock:
         chance: float = 0.5,
         autoadvance: bool = False,
     ) -> None:
-        """Take the place of the engine's clock. Raises TypeError and ValueError for what is no engine or no time."""
+        """Take the place of the engine's clock.
+
+        Raises TypeError and ValueError for what is no engine or no time, and RuntimeError when the engine, or a view of
+        it, has a ManualClock already.
+        """
         inner = engine._engine if isinstance(engine, BlockingEngine) else engine  # noqa: SLF001  # a seam for this only
         if not isinstance(inner, Engine):
             msg = f"ManualClock: Expected an Engine or a BlockingEngine, got `{type(engine).__name__}`"
@@ -64,6 +76,14 @@ class ManualClock:
         if not 0 <= chance < 1:
             msg = f"ManualClock.chance: is {chance!r}: from 0 to below 1"
             raise ValueError(msg)
+        surroundings = vars(inner._shared.surroundings)  # noqa: SLF001  # a seam for this only
+        taken = isinstance(getattr(surroundings.get("sleep"), "__self__", None), ManualClock)
+        if taken:
+            msg = (
+                "ManualClock: this engine has one already: use that, or leave it before the next takes its place "
+                "(`with ManualClock(engine) as clock:`)"
+            )
+            raise RuntimeError(msg)
         self.waits = []
         self._start = now.astimezone(UTC)
         self._autoadvance = autoadvance
@@ -71,10 +91,11 @@ class ManualClock:
         self._waiting: list[_Wait] = []
         self._due: list[_Wait] = []  # their time has come; one goes on at a time
         self._going: _Wait | None = None
+        self._ended = False
         self._changes = Changes()
         # Those of the engine themselves, since clients and runs hold them.
-        self._surroundings = vars(inner._shared.surroundings)  # noqa: SLF001  # a seam for this only
-        self._before = dict(self._surroundings)
+        self._surroundings = surroundings
+        self._before = dict(surroundings)
         self._surroundings.update(
             now=lambda: self.now, monotonic=lambda: self._passed, chance=lambda: chance, sleep=self._sleep
         )
@@ -106,22 +127,28 @@ class ManualClock:
             raise ValueError(msg)
         with self._changes.lock:
             self._passed += seconds
-            come = [wait for wait in self._waiting if wait.due <= self._passed + ROUNDING]
-            self._due += sorted(come, key=lambda wait: wait.due)  # those of one instant stay as they came
-            self._waiting = [wait for wait in self._waiting if wait not in come]
-            self._next()
+            self._let_go(self._passed + ROUNDING)
         self._changes.tell()
 
     def __enter__(self) -> Self:
-        """Give the clock itself."""
+        """Give the clock itself. Raises RuntimeError when its block has ended before: an engine needs a new one."""
+        if self._ended:
+            msg = "this ManualClock has given the engine its own clock back: make a new one"
+            raise RuntimeError(msg)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give the engine its own clock back."""
-        self._surroundings.clear()
-        self._surroundings.update(self._before)
+        """Give the engine its own clock back, and let the runs go on that still wait."""
+        with self._changes.lock:
+            if self._ended:
+                return
+            self._ended = True
+            self._surroundings.clear()
+            self._surroundings.update(self._before)
+            self._let_go(inf)
+        self._changes.tell()
 
     def _first(self, runs: int, within: float, *, there: bool) -> float:
         with self._changes.lock:
@@ -138,38 +165,44 @@ class ManualClock:
     async def _sleep(self, seconds: float) -> None:
         with self._changes.lock:
             self.waits.append(seconds)
-            wait = _Wait(self._passed + seconds)
-            if self._autoadvance:
+            wait = _Wait(self._passed + seconds, current_loop())
+            at_once = self._autoadvance or self._ended  # a run may come just when the block ends
+            if at_once:
                 self._passed = wait.due
             else:
                 self._waiting.append(wait)
-        if self._autoadvance:
+        if at_once:
             await anyio.lowlevel.checkpoint()
             return
         self._changes.tell()
         try:
             await self._changes.until(lambda: wait.over)
+            for _ in range(HEAD_START):
+                await anyio.lowlevel.checkpoint()
         finally:
             self._left(wait)
+
+    def _let_go(self, due: float) -> None:
+        come = [wait for wait in self._waiting if wait.due <= due]
+        self._due += sorted(come, key=lambda wait: wait.due)  # those of one instant stay as they came
+        self._waiting = [wait for wait in self._waiting if wait not in come]
+        self._next()
 
     def _left(self, wait: _Wait) -> None:
         """Let the next one go on, when this one does or was cancelled."""
         with self._changes.lock:
             self._waiting = [each for each in self._waiting if each is not wait]
             self._due = [each for each in self._due if each is not wait]
-        if self._going is wait:
-            after_turns(HEAD_START, self._went)
-
-    def _went(self) -> None:
-        with self._changes.lock:
-            self._going = None
+            if self._going is wait:
+                self._going = None
             self._next()
         self._changes.tell()
 
     def _next(self) -> None:
         # One after the other: trio resumes tasks that are woken together in any order, and they wait for turns of the
-        # loop before they take the next step of a script.
-        if self._going is None and self._due:
+        # loop before they take the next step of a script. Each counts the turns itself: the loop of the one before it
+        # may have ended by then.
+        while self._due and (self._going is None or self._going.is_abandoned()):
             self._going = self._due.pop(0)
             self._going.over = True
 
