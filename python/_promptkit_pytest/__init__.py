@@ -1,7 +1,10 @@
-"""The pytest plugin of promptkit: a switch for the network.
+"""The pytest plugin of promptkit: a switch for the models that tests may ask.
 
     [tool.pytest.ini_options]
     promptkit_network = "none"      # or "loopback"; the default is "any"
+
+"none" allows no connection and no embedded model, "loopback" servers on this machine and an embedded model whose
+weights are there: what ``no_network()`` and ``no_network(allow_loopback=True)`` do for a block.
 
 ``--promptkit-network=...`` takes its place for one session, ``@pytest.mark.promptkit_network("loopback")`` for a test,
 a class or a module.
@@ -29,14 +32,14 @@ _before: pytest.StashKey[Limit | None] = pytest.StashKey()  # what held before: 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the option and the setting."""
-    what = "connections that promptkit may open in tests: none, loopback (this machine), or any"
+    what = "models that promptkit may ask in tests: none, loopback (on this machine, embedded ones too), or any"
     parser.getgroup("promptkit").addoption("--promptkit-network", choices=CHOICES, help=what)
     parser.addini(NAME, what, default="any")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Limit the whole session, collection included."""
-    config.addinivalue_line("markers", f"{NAME}(allowed): {', '.join(CHOICES)}: what promptkit may connect to")
+    config.addinivalue_line("markers", f"{NAME}(allowed): {', '.join(CHOICES)}: which models promptkit may ask")
     given = config.getoption("--promptkit-network")
     chosen = given or config.getini(NAME)
     if chosen not in CHOICES:

@@ -13,6 +13,8 @@ from promptkit import (
     Backend,
     BlockingEngine,
     Catalog,
+    ConnectError,
+    EmbeddedOptions,
     Engine,
     MessageTemplate,
     Profile,
@@ -177,18 +179,39 @@ def test_the_weights_of_the_embedded_model_are_not_fetched_and_a_file_that_is_th
     assert not (tmp_path / "cache").exists()
 
 
-async def test_a_run_on_the_embedded_model_is_refused_as_itself(
+def embedded_catalog(options: EmbeddedOptions | None = None) -> Catalog:
+    return Catalog(
+        backends=[Backend(id="local", kind="embedded", embedded=options)],
+        profiles=[Profile(id="p", backend="local", model="default")],
+        prompts=[PromptDefinition(id="hi", messages=(MessageTemplate(role="user", content="Hi"),), profile="p")],
+    )
+
+
+async def test_a_run_on_the_embedded_model_is_refused_as_itself_where_its_weights_would_be_fetched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("XDG_CACHE_HOME", "HOME", "LOCALAPPDATA"):
         monkeypatch.setenv(name, str(tmp_path))
-    catalog = Catalog(
-        backends=[Backend(id="local", kind="embedded")],
-        profiles=[Profile(id="p", backend="local", model="default")],
-        prompts=[PromptDefinition(id="hi", messages=(MessageTemplate(role="user", content="Hi"),), profile="p")],
-    )
-    async with Engine(catalog) as engine:
-        with no_network(), pytest.raises(NetworkRefusedError, match="would be fetched from the network, and this test"):
+    async with Engine(embedded_catalog()) as engine:
+        with (
+            no_network(allow_loopback=True),
+            pytest.raises(NetworkRefusedError, match="would be fetched from the network, and this test"),
+        ):
+            await engine.run(RunRequest(prompt_id="hi"))
+
+
+async def test_the_embedded_model_is_asked_only_where_loopback_is_allowed_although_it_needs_no_connection(
+    tmp_path: Path,
+) -> None:
+    async with Engine(embedded_catalog(EmbeddedOptions(model_path=str(tmp_path / "own.gguf")))) as engine:
+        with no_network(), pytest.raises(NetworkRefusedError) as raised:
+            await engine.run(RunRequest(prompt_id="hi"))
+        assert str(raised.value) == (
+            "backend 'local' would ask the embedded model, and this test may ask no model (no_network()): give the "
+            "engine a model for tests, Engine(catalog, client=ScriptedClient(...)), or allow that, "
+            "no_network(allow_loopback=True)"
+        )
+        with no_network(allow_loopback=True), pytest.raises(ConnectError, match=r"own\.gguf' cannot be read"):
             await engine.run(RunRequest(prompt_id="hi"))
 
 

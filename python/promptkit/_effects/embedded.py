@@ -14,6 +14,7 @@ import anyio.to_thread
 
 from promptkit._effects.embedded_model import EmbeddedModel, ModelOptions, borrow, give_back
 from promptkit._effects.model_weights import fetch_default_model
+from promptkit._effects.network import expect_embedded, switch
 from promptkit._effects.raising import or_raise
 from promptkit._values.definitions import EmbeddedOptions
 from promptkit._wire.streamed import read_streamed, streaming_body
@@ -47,6 +48,8 @@ class EmbeddedClient:
         Raises ConnectError when there is no model to ask, and RejectedRequestError when the messages do not fit its
         context or it does not take a setting.
         """
+        if switch.limit is not None:  # in tests only
+            expect_embedded(switch.limit, call.backend)
         options = model_options(call.backend)
         body = streaming_body(call, min(DEFAULT_OUTPUT_TOKENS, options.context_tokens))
         model = self._model(options)

@@ -16,7 +16,7 @@ OFFLINE = "give the engine a model for tests, Engine(catalog, client=ScriptedCli
 
 
 class NetworkRefusedError(AssertionError):
-    """Raised in place of a connection that a test does not allow; nothing was sent.
+    """Raised in place of a connection or an embedded model that a test does not allow; nothing was sent.
 
     It is an AssertionError, as the failure of a test is, and none of promptkit's own errors: it is never retried, and
     code that handles what a backend does (``except PromptKitError``, ``except OSError``) does not take it for that.
@@ -24,7 +24,7 @@ class NetworkRefusedError(AssertionError):
 
 
 class Limit(NamedTuple):
-    """Whether connections on loopback are still allowed, who says so, and what to do to allow these or all."""
+    """Whether loopback and the embedded model are still allowed, who says so, and what to do to allow these or all."""
 
     loopback: bool
     said_by: str
@@ -84,6 +84,17 @@ def expect_backend(limit: Limit, backend: Backend, host: str) -> None:
     raise _refused(limit, what, f"{OFFLINE}, or {limit.allow_loopback if near else limit.allow_all}")
 
 
+def expect_embedded(limit: Limit, backend: Backend) -> None:
+    """Raise NetworkRefusedError unless the embedded model may be asked.
+
+    It opens no connection once its weights are there. But a test that forgets its scripted model is to fail on every
+    machine, not only on those that do not have the weights.
+    """
+    if not limit.loopback:
+        what = f"backend {backend.id!r} would ask the embedded model"
+        raise _refused(limit, what, f"{OFFLINE}, or {limit.allow_loopback}", "ask no model")
+
+
 def expect_download(what: str, remedy: str) -> None:
     """Raise NetworkRefusedError when nothing may be fetched from other machines."""
     limit = switch.limit
@@ -91,11 +102,9 @@ def expect_download(what: str, remedy: str) -> None:
         raise _refused(limit, f"{what} would be fetched from the network", f"{OFFLINE}, {remedy}, or {limit.allow_all}")
 
 
-def _refused(limit: Limit, what: str, remedy: str) -> NetworkRefusedError:
-    allowed = (
-        "this test may open connections on loopback only" if limit.loopback else "this test may open no connection"
-    )
-    return NetworkRefusedError(f"{what}, and {allowed} ({limit.said_by}): {remedy}")
+def _refused(limit: Limit, what: str, remedy: str, allowed: str | None = None) -> NetworkRefusedError:
+    allowed = allowed or ("open connections on loopback only" if limit.loopback else "open no connection")
+    return NetworkRefusedError(f"{what}, and this test may {allowed} ({limit.said_by}): {remedy}")
 
 
 def _is_loopback(host: str) -> bool:

@@ -17,10 +17,13 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 
 def no_network(*, allow_loopback: bool = False) -> NetworkBlock:
-    """Let promptkit's own clients open no connection while a block runs, or only such as stay on this machine.
+    """Let promptkit's own clients ask no model while a block runs, or only such as are on this machine.
 
-    A NetworkRefusedError takes the place of a connection, before anything is sent; the weights of the embedded model
-    are not fetched either. It holds for the whole process, every thread of it, but not for what other libraries do, a
+    A NetworkRefusedError takes the place of a connection, before anything is sent, and of a call of the embedded model,
+    although that needs no network once its weights are there: a test that forgets its scripted model fails everywhere.
+    ``allow_loopback=True`` lets servers on this machine and the embedded model through; its weights are not fetched.
+
+    It holds for the whole process, every thread of it, but not for what other libraries do, a
     ModelClient of one's own among them. Of an ``http_client`` only one whose transport talks to no network
     (httpx.MockTransport, httpx.ASGITransport) is let through. Blocks only add to each other and to the pytest setting
     ``promptkit_network``.
