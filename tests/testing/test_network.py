@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 import anyio.lowlevel
+import anyio.to_thread
 import httpx
 import pytest
 
@@ -31,6 +35,7 @@ from servers.catalogs import small_catalog
 from servers.stub import completion, ok
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
     from servers.stub import StubServer
@@ -268,6 +273,63 @@ async def test_it_decorates_functions_plain_and_async_and_no_classes() -> None:
         @no_network()
         class Whole:
             pass
+
+
+async def test_what_is_awaited_is_limited_whatever_kind_of_callable_gives_it() -> None:
+    async def allowed(_: int = 0) -> bool:
+        await anyio.lowlevel.checkpoint()
+        return switch.limit is None
+
+    class Whole:
+        async def __call__(self) -> bool:
+            return await allowed()
+
+        @no_network()
+        async def method(self) -> bool:
+            return await allowed()
+
+    @wraps(allowed)
+    def ended() -> bool:
+        return anyio.run(allowed)
+
+    block = no_network()
+    assert await anyio.to_thread.run_sync(block(ended)) is False
+    for function in (
+        partial(allowed, 1),
+        Whole(),
+        Whole().method,
+        lambda: allowed(1),
+    ):
+        assert await block(function)() is False
+    assert switch.limit is None
+    assert inspect.iscoroutinefunction(block(Whole()))
+    assert getattr(block(Whole()), "__name__", None) == "Whole"
+
+
+def test_generators_are_refused_since_their_block_would_end_before_they_run() -> None:
+    def plain() -> Iterator[None]:
+        yield
+
+    async def asynchronous() -> AsyncIterator[None]:
+        yield
+
+    class Whole:
+        def __call__(self) -> Iterator[None]:
+            yield
+
+    refused: list[Any] = [plain, asynchronous, partial(plain), contextmanager(plain), asynccontextmanager(asynchronous)]
+    for function in [*refused, Whole()]:
+        with pytest.raises(TypeError, match=r"is a generator: write `with no_network\(\):` inside it") as raised:
+            no_network()(function)
+        assert str(raised.value).startswith("no_network decorates functions: ")
+    with pytest.raises(TypeError, match=r"write `with no_network\(allow_loopback=True\):` inside it"):
+        no_network(allow_loopback=True)(plain)
+    late = no_network()(lambda: iter(plain()))
+    with pytest.raises(TypeError, match=r"<lambda> is a generator"):
+        late()
+    wrong: Any = property(str)
+    with pytest.raises(TypeError, match="Expected a function, got `property`: decorate what is inside it"):
+        no_network()(wrong)
 
 
 def test_one_block_may_be_entered_again_inside_itself() -> None:

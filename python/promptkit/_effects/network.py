@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 import threading
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from promptkit._values.definitions import Backend
 
 OFFLINE = "give the engine a model for tests, Engine(catalog, client=ScriptedClient(...))"
@@ -52,19 +49,17 @@ class Switch:
             self._choose()
         return before
 
-    @contextmanager
-    def block(self, limit: Limit) -> Iterator[None]:
-        """Add a limit for a while."""
+    def add(self, limit: Limit) -> None:
+        """Add the limit of a block that begins."""
         with self._lock:
             self._blocks.append(limit)
             self._choose()
-        try:
-            yield
-        finally:
-            with self._lock:
-                # By identity: an equal one may be another's.
-                del self._blocks[next(index for index, each in enumerate(self._blocks) if each is limit)]
-                self._choose()
+
+    def remove(self, limit: Limit) -> None:
+        """Take away the limit of a block that ends."""
+        with self._lock:
+            self._blocks.remove(limit)
+            self._choose()
 
     def _choose(self) -> None:
         limits = [each for each in (self._general, *self._blocks) if each is not None]
