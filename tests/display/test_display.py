@@ -4,8 +4,8 @@ import io
 import re
 import subprocess
 import sys
-import time
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -42,6 +42,7 @@ from promptkit._values.exchange import exchange_of, node_of
 from promptkit._values.usage import KNOWN_ZERO, UNKNOWN, UNKNOWN_USAGE
 from promptkit.display import conversation, conversation_tree, usage_table
 from promptkit.testing import ScriptedClient
+from servers.call_counter import counted
 from servers.catalogs import small_catalog
 
 if TYPE_CHECKING:
@@ -371,12 +372,23 @@ def test_markup_and_names_of_emoji_are_shown_as_they_stand() -> None:
     assert "  [bold red]a[/] :smile: [link=http://x]b[/link]" in text
 
 
-def test_a_conversation_of_many_turns_is_shown_soon() -> None:
-    exchanges = chain(100_000)
-    began = time.perf_counter()
-    text = shown(exchanges[-1]) + shown(conversation_tree(exchanges))
-    assert time.perf_counter() - began < 5
-    assert len(text) < 3_000
+def shown_tree(exchanges: Iterable[Exchange]) -> str:
+    return shown(conversation_tree(exchanges))
+
+
+def test_a_conversation_of_many_turns_is_read_once_in_steps_as_many_as_it_has_turns() -> None:
+    steps = []
+    for length in (2_000, 4_000):
+        calls, text = counted(partial(shown_tree, chain(length)))
+        steps.append(calls.total())
+        assert calls["messages"] == 1
+        assert len(text) < 3_000
+    assert steps[1] < 2.1 * steps[0]
+
+
+def test_the_newest_messages_of_a_long_conversation_take_as_many_steps_as_those_of_a_short_one() -> None:
+    short, long = (counted(partial(shown, chain(length)[-1]))[0] for length in (50, 50_000))
+    assert long.total() == pytest.approx(short.total(), rel=0.1)
 
 
 def test_showing_values_reads_nothing_of_rich_before_rich_asks() -> None:

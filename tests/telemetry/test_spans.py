@@ -85,6 +85,14 @@ async def test_a_run_is_an_internal_span_with_its_prompt_and_totals(telemetry: T
     assert span.instrumentation_scope.schema_url == "https://opentelemetry.io/schemas/1.41.0"
 
 
+async def test_a_setting_that_no_exporter_can_encode_is_the_largest_that_it_can(telemetry: Telemetry) -> None:
+    small = small_catalog()
+    profile = msgspec.structs.replace(small.profiles["warm"], seed=2**64 - 1)
+    catalog = Catalog(backends=list(small.backends.values()), profiles=[profile])
+    await run(telemetry, ANSWER, catalog=catalog)
+    assert attributes(telemetry.spans("chat")[0])["gen_ai.request.seed"] == 2**63 - 1
+
+
 async def test_an_attempt_is_a_client_span_below_its_run_with_the_names_of_the_conventions(
     telemetry: Telemetry,
 ) -> None:

@@ -208,6 +208,14 @@ async def test_a_run_that_was_cancelled_as_the_block_ended_makes_no_further_atte
     client.assert_exhausted()
 
 
+async def test_a_run_of_another_thread_that_comes_to_its_wait_just_as_the_block_ends_does_not_wait() -> None:
+    tested = engine()
+    with ManualClock(tested):
+        come = tested._shared.surroundings.sleep(1.5)  # noqa: SLF001  # between its call and its first step
+    with anyio.fail_after(5):
+        await come
+
+
 def test_a_thread_that_waits_when_the_block_ends_keeps_no_engine_from_closing() -> None:
     with BlockingEngine(small_catalog(retry=POLICY), client=ScriptedClient(BUSY, "yes")) as tested:
         outputs: list[str] = []

@@ -324,10 +324,10 @@ def test_generators_are_refused_since_their_block_would_end_before_they_run() ->
         assert str(raised.value).startswith("no_network decorates functions: ")
     with pytest.raises(TypeError, match=r"write `with no_network\(allow_loopback=True\):` inside it"):
         no_network(allow_loopback=True)(plain)
-    late = no_network()(lambda: iter(plain()))
+    late: Any = no_network()(lambda: iter(plain()))
     with pytest.raises(TypeError, match=r"<lambda> is a generator"):
         late()
-    wrong: Any = property(str)
+    wrong: Any = property()
     with pytest.raises(TypeError, match="Expected a function, got `property`: decorate what is inside it"):
         no_network()(wrong)
 

@@ -293,6 +293,34 @@ def test_engines_in_many_threads_share_one_script() -> None:
     assert sorted(outputs, key=int) == [str(number) for number in range(40)]
 
 
+def test_a_call_of_another_thread_does_not_come_between_a_call_and_its_number() -> None:
+    answers: dict[str, str] = {}
+    came_between = threading.Event()
+
+    class Calls(list[GenerationCall]):
+        """Lets the other thread try, once a call is listed."""
+
+        def append(self, call: GenerationCall) -> None:
+            super().append(call)
+            if len(self) > 1:
+                came_between.set()
+                return
+            second.start()
+            came_between.wait(0.1)  # passes where nothing can come between
+
+    def work(name: str) -> None:
+        with BlockingEngine(small_catalog(), client=client) as blocking:
+            request = RunRequest(prompt_id="ask", variables={"question": name})
+            answers[name] = blocking.run(request).raw_output
+
+    client = ScriptedClient("to the first", "to the second")
+    client.calls = Calls()
+    second = threading.Thread(target=work, args=("second",))
+    work("first")
+    second.join()
+    assert answers == {"first": "to the first", "second": "to the second"}
+
+
 def test_a_client_says_in_its_repr_how_far_it_is() -> None:
     assert repr(ScriptedClient("x")) == "<promptkit.testing.ScriptedClient: 0 calls, 1 steps>"
 
