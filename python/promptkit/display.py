@@ -8,6 +8,7 @@ shown as an escape.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 try:
@@ -23,13 +24,14 @@ from promptkit._values.exchange import Exchange, ExchangeDetails
 from promptkit._values.group import ExecutionGroupSummary
 from promptkit._values.messages import Message, TextPart, from_tuples
 from promptkit._values.renderables import NEWEST, conversation_view, usage_rows
+from promptkit._values.reprs import bounded_repr
 from promptkit._values.results import RunResult
 from promptkit._values.usage import TokenUsage
 from promptkit._values.visible import line, visible
 from promptkit.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Sequence
 
     from rich.console import RenderableType
     from rich.table import Table
@@ -48,8 +50,10 @@ Source = Exchange | ExchangeDetails
 def conversation(source: Source, *, newest: int = NEWEST) -> RenderableType:
     """Show the newest messages of a conversation, as ``rich.print(exchange)`` does, but as many as you like.
 
-    Each message is shown up to 2,000 characters and 40 lines. Raises InvalidRequestError for what is no exchange.
+    Each message is shown up to 2,000 characters and 40 lines. Raises InvalidRequestError for what is no exchange, and
+    for a ``newest`` that is no number from 0 up.
     """
+    _expect("a whole number, 0 or more", newest, "conversation: newest", so=type(newest) is int and newest >= 0)
     return conversation_view(_source(source, "conversation"), newest)
 
 
@@ -58,8 +62,12 @@ def conversation_tree(exchanges: Iterable[Source], *, title: str = "conversation
 
     Give all the exchanges that are to be seen: what an exchange continues is known by its run id, and shown if it is
     among them. What follows without a branch stands on one level; of a long stretch, its ends. At most 500 lines.
-    Raises InvalidRequestError for what is no exchange.
+    Raises InvalidRequestError for what is no exchange, and for a title that is no text.
     """
+    _expect("a text", title, "conversation_tree: title", so=isinstance(title, str))
+    alone = ": give a list of it" if isinstance(exchanges, Exchange | ExchangeDetails) else ""
+    several = isinstance(exchanges, Iterable)
+    _expect("an iterable of exchanges", exchanges, "conversation_tree", so=several, remedy=alone)
     given: dict[str, Source] = {}
     children: dict[str | None, list[str]] = {}
     for source in exchanges:
@@ -80,24 +88,30 @@ def usage_table(rows: Mapping[str, RunResult | ExecutionGroupSummary | TokenUsag
     """Show what runs and groups used, by the names that they are given: up to three side by side, more in a line each.
 
     A count that nobody reported is "unknown", one that is partly known "at least" so much. There is no line of totals:
-    a run may be in several groups. Raises InvalidRequestError for what is neither.
+    a run may be in several groups. Raises InvalidRequestError for what is neither, and for a name that is no text.
     """
+    _expect("a mapping of names to what was used", rows, "usage_table", so=isinstance(rows, Mapping))
     for name, used in rows.items():
-        if not isinstance(used, RunResult | ExecutionGroupSummary | TokenUsage):
-            given = f"`{type(used).__name__}`"
-            if callable(getattr(used, "snapshot", None)):
-                given += ": give its .snapshot()"
-            msg = f"usage_table: {name!r}: Expected a RunResult, an ExecutionGroupSummary or a TokenUsage, got {given}"
-            raise InvalidRequestError(msg)
+        _expect("a text", name, "usage_table: a name", so=isinstance(name, str))
+        shown = isinstance(used, RunResult | ExecutionGroupSummary | TokenUsage)
+        snapshot = ": give its .snapshot()" if callable(getattr(used, "snapshot", None)) else ""
+        kinds = "a RunResult, an ExecutionGroupSummary or a TokenUsage"
+        _expect(kinds, used, f"usage_table: {name!r}", so=shown, remedy=snapshot)
     return usage_rows(rows)
 
 
 def _source(value: Source, place: str) -> Source:
-    if isinstance(value, Exchange | ExchangeDetails):
-        return value
     remedy = ": take its .exchange" if isinstance(value, RunResult) else ""
-    msg = f"{place}: Expected an Exchange or ExchangeDetails, got `{type(value).__name__}`{remedy}"
-    raise InvalidRequestError(msg)
+    shown = isinstance(value, Exchange | ExchangeDetails)
+    _expect("an Exchange or ExchangeDetails", value, place, so=shown, remedy=remedy)
+    return value
+
+
+def _expect(what: str, given: object, place: str, *, so: bool, remedy: str = "") -> None:
+    if not so:
+        got = bounded_repr(given) if isinstance(given, int) else f"`{type(given).__name__}`"
+        msg = f"{place}: Expected {what}, got {got}{remedy}"
+        raise InvalidRequestError(msg)
 
 
 def _facts(source: Source) -> tuple[str, str | None, int]:

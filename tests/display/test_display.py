@@ -25,7 +25,6 @@ from promptkit import (
     ExecutionGroupSummary,
     FilePart,
     ImagePart,
-    InvalidRequestError,
     Message,
     ReportedUsage,
     RunRequest,
@@ -313,23 +312,6 @@ def test_usage_of_many_is_a_line_each() -> None:
 def test_a_group_is_shown_as_a_table_of_itself() -> None:
     rows = [row.split() for row in shown(ExecutionGroup().snapshot()).splitlines()]
     assert (rows[:2], len(rows)) == ([["runs", "0"], ["attempts", "0"]], 9)
-
-
-def test_what_cannot_be_shown_is_refused_with_what_to_give() -> None:
-    wrong: Any = result()
-    with pytest.raises(InvalidRequestError, match=r"conversation: Expected an Exchange .*: take its \.exchange"):
-        conversation(wrong)
-    with pytest.raises(InvalidRequestError, match=r"conversation_tree: Expected an Exchange .*, got `RunResult`"):
-        conversation_tree([wrong])
-    wrong = {"x": "y"}
-    with pytest.raises(InvalidRequestError, match=r"usage_table: 'x': Expected a RunResult, .*, got `str`"):
-        usage_table(wrong)
-
-
-def test_a_group_is_told_to_give_its_snapshot() -> None:
-    wrong: Any = {"a": ExecutionGroup()}
-    with pytest.raises(InvalidRequestError, match=r"'a': .* got `ExecutionGroup`: give its \.snapshot\(\)$"):
-        usage_table(wrong)
 
 
 # ---------------------------------------------------------------- safe and bounded
