@@ -51,23 +51,33 @@ def environment(folder, wheel):
     return python
 
 
-def without_source(folder):
-    """Copy what is in the repository but the package itself."""
+def tracked():
+    """Name what is in the repository; end when some of it is not in its folder."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout  # noqa: S607
-    for name in filter(None, listed.split("\0")):
+    names = [name for name in listed.split("\0") if name]
+    gone = [name for name in names if not (ROOT / name).exists()]
+    if gone:
+        sys.exit(f"dist: these files are tracked but deleted (git restore them, or git rm): {', '.join(gone)}")
+    return names
+
+
+def without_source(names, folder):
+    """Copy what is in the repository but the package itself."""
+    for name in names:
         if name.partition("/")[0] not in SOURCE:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
 
 
 def main():
+    names = tracked()  # first of all: a build takes minutes
     with tempfile.TemporaryDirectory() as created:
         folder = Path(created)
         for name in ("source", "tests"):
             (folder / name).mkdir()
         wheel = built(folder / "source")
         python = environment(folder / "environment", wheel)
-        without_source(folder / "tests")
+        without_source(names, folder / "tests")
         run("testing the wheel", python, "-m", "pytest", "-q", "tests", folder=folder / "tests")
     print(f"dist: {wheel.relative_to(ROOT)} passed every test")  # noqa: T201
 
