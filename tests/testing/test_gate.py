@@ -111,6 +111,17 @@ async def test_a_gate_of_two_clients_serves_one_call() -> None:
         await Engine(small_catalog(), client=ScriptedClient(gate)).run(ask())
 
 
+async def test_a_call_that_nobody_releases_says_so_instead_of_hanging() -> None:
+    gate = Gate("never", within=0)
+    engine = Engine(small_catalog(), client=ScriptedClient(gate))
+    with pytest.raises(AssertionError, match=r"Gate\('never'\) held its call for 0 s, and nobody released it"):
+        await engine.run(ask())
+    assert not gate.cancelled
+    released = Gate("yes", within=0)
+    released.release()
+    assert (await Engine(small_catalog(), client=ScriptedClient(released)).run(ask())).raw_output == "yes"
+
+
 async def test_a_gate_that_no_call_reaches_says_so_instead_of_hanging() -> None:
     with pytest.raises(
         AssertionError, match=re.escape("no call has reached Gate('x') within 0 s: the program must run")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
@@ -278,7 +279,8 @@ def test_a_run_that_was_left_behind_on_a_closed_loop_holds_up_no_other() -> None
     assert asyncio.run(turned()) == "yes"
     assert not left.done()
     left._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001  # it is meant to be left
-    left.get_coro().close()
+    with contextlib.suppress(RuntimeError):  # its scopes miss their loop
+        left.get_coro().close()
 
 
 async def test_views_share_the_clock_and_other_engines_do_not() -> None:
@@ -337,6 +339,16 @@ def test_a_blocking_engine_does_not_sleep_with_autoadvance() -> None:
         clock = ManualClock(tested.scoped("team"), chance=0.0, autoadvance=True)
         assert tested.run(ask()).timing.duration == 180.0
     assert clock.waits == [60.0, 60.0, 60.0]
+
+
+async def test_a_run_whose_clock_nobody_advances_is_told_instead_of_hanging() -> None:
+    tested = engine(BUSY, "yes", BUSY, "yes")
+    with ManualClock(tested, within=0) as clock:
+        with pytest.raises(AssertionError, match=r"nobody has advanced its ManualClock for 0 s: .*autoadvance=True"):
+            await tested.run(ask())
+        assert "0 runs wait" in repr(clock)
+    with ManualClock(tested, autoadvance=True, within=0):
+        assert (await tested.run(ask())).raw_output == "yes"
 
 
 async def test_a_run_that_does_not_wait_is_told_instead_of_hanging() -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PATIENCE = 10.0  # seconds that a test waits for the program before it fails: below the limit that most give a test
+HELD = 15.0  # seconds that a program is held for a test at most: longer, so that who waits for more tells of it first
 
 
 class Changes:

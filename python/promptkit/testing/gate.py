@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from promptkit.testing.changes import PATIENCE, Changes
+from promptkit.testing.changes import HELD, PATIENCE, Changes
 from promptkit.testing.steps import checked, described
 
 if TYPE_CHECKING:
@@ -20,15 +20,22 @@ class Gate:
 
     ``step`` is what the call then gets: any step but another gate. A gate serves one call. Where it is released before
     it is reached, it holds nothing. Tasks on any event loop use ``reached``, threads ``wait_until_reached``;
-    ``release`` may be called from anywhere.
+    ``release`` may be called from anywhere. A call that is not released ``within`` so many seconds, 15 if nothing is
+    said, ends with an AssertionError: a test that failed meanwhile does not hang.
     """
 
-    def __init__(self, step: GenerationReply | str | BaseException | Callable[[GenerationCall], Any]) -> None:
+    def __init__(
+        self,
+        step: GenerationReply | str | BaseException | Callable[[GenerationCall], Any],
+        *,
+        within: float = HELD,
+    ) -> None:
         """Take the step. Raises TypeError for what cannot be one."""
         if isinstance(step, Gate):
             msg = "a Gate holds a text, a GenerationReply, an exception or a function of the call: not another Gate"
             raise TypeError(msg)
         self._step = checked(step, "what a Gate holds")
+        self._within = within
         self._changes = Changes()
         self._reached = self._released = self._cancelled = False
 
@@ -59,10 +66,16 @@ class Gate:
             self._reached = True
         self._changes.tell()
         try:
-            await self._changes.until(lambda: self._released)
+            released = await self._changes.expect(lambda: self._released, self._within)
         except anyio.get_cancelled_exc_class():
             self._cancelled = True
             raise
+        if not released:
+            msg = (
+                f"{self!r} held its call for {self._within:g} s, and nobody released it: call release() in the test, "
+                "which must run beside the program (or look for the failure of the test that came first)"
+            )
+            raise AssertionError(msg)
 
     def _is_reached(self) -> bool:
         return self._reached

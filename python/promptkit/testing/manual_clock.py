@@ -11,7 +11,7 @@ import anyio.lowlevel
 from promptkit._blocking_engine import BlockingEngine
 from promptkit._effects.event_loop import current_loop
 from promptkit._engine import Engine
-from promptkit.testing.changes import PATIENCE, Changes
+from promptkit.testing.changes import HELD, PATIENCE, Changes
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -39,7 +39,8 @@ class ManualClock:
     It takes the place of the engine's clock at once, for the views of it too: make it before the first run. A run that
     waits before a retry, a backoff or what the backend demanded, goes on when ``advance`` has let that time pass;
     several do one after the other, in the order of their instants. With ``autoadvance=True`` every wait ends at once,
-    and ``waits`` tells of it.
+    and ``waits`` tells of it. A run that waits for a clock that nobody advances ``within`` so many seconds of real
+    time, 15 if nothing is said, ends with an AssertionError.
 
     ``now`` is the instant at which it begins, of what events and results report, and from which dates in a
     ``retry-after`` are counted. ``chance``, from 0 to below 1, is the place of each wait between its bounds. What it
@@ -60,6 +61,7 @@ class ManualClock:
         now: datetime = START,
         chance: float = 0.5,
         autoadvance: bool = False,
+        within: float = HELD,
     ) -> None:
         """Take the place of the engine's clock.
 
@@ -87,6 +89,7 @@ class ManualClock:
         self.waits = []
         self._start = now.astimezone(UTC)
         self._autoadvance = autoadvance
+        self._within = within
         self._passed = 0.0
         self._waiting: list[_Wait] = []
         self._due: list[_Wait] = []  # their time has come; one goes on at a time
@@ -176,11 +179,22 @@ class ManualClock:
             return
         self._changes.tell()
         try:
-            await self._changes.until(lambda: wait.over)
+            await self._over(wait)
             for _ in range(HEAD_START):
                 await anyio.lowlevel.checkpoint()
         finally:
             self._left(wait)
+
+    async def _over(self, wait: _Wait) -> None:
+        while not wait.over:
+            seen = self._passed
+            if not await self._changes.expect(lambda: wait.over or self._passed != seen, self._within):  # noqa: B023  # awaited here
+                msg = (
+                    f"a run waits before a retry, and nobody has advanced its ManualClock for {self._within:g} s: call "
+                    "clock.advance(await clock.waiting()) in a task beside the run, or make the clock with "
+                    "autoadvance=True"
+                )
+                raise AssertionError(msg)
 
     def _let_go(self, due: float) -> None:
         come = [wait for wait in self._waiting if wait.due <= due]
