@@ -7,6 +7,7 @@ import contextlib
 import threading
 from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -86,8 +87,6 @@ async def test_with_autoadvance_every_wait_ends_at_once_and_is_listed(chance: fl
     result = await tested.run(ask())
     assert clock.waits == pytest.approx(waits)
     assert result.timing.duration == pytest.approx(sum(waits))
-    with pytest.raises(AssertionError, match="nothing waits for a clock with autoadvance=True"):
-        await clock.waiting(within=0)
 
 
 async def test_runs_that_wait_at_once_go_on_in_the_order_of_their_instants() -> None:
@@ -349,6 +348,18 @@ async def test_a_run_whose_clock_nobody_advances_is_told_instead_of_hanging() ->
         assert "0 runs wait" in repr(clock)
     with ManualClock(tested, autoadvance=True, within=0):
         assert (await tested.run(ask())).raw_output == "yes"
+
+
+@pytest.mark.parametrize("autoadvance", [False, True])
+async def test_a_clock_for_which_nothing_can_wait_says_so_at_once(autoadvance: bool) -> None:  # noqa: FBT001
+    with ManualClock(engine(), autoadvance=autoadvance) as clock:
+        why = "with autoadvance=True: leave that out" if autoadvance else "whose block has ended"
+        if not autoadvance:
+            clock.__exit__(None, None, None)
+        with pytest.raises(AssertionError, match=f"nothing waits for a clock {why}"):
+            await clock.waiting(within=inf)
+        with pytest.raises(AssertionError, match=f"nothing waits for a clock {why}"):
+            clock.wait_until_waiting(within=threading.TIMEOUT_MAX)
 
 
 async def test_a_run_that_does_not_wait_is_told_instead_of_hanging() -> None:

@@ -113,10 +113,12 @@ class ManualClock:
 
         Raises AssertionError when they do not, ``within`` so many seconds of real time.
         """
+        self._expect_manual()
         return self._first(runs, within, there=await self._changes.expect(lambda: len(self._waiting) >= runs, within))
 
     def wait_until_waiting(self, *, runs: int = 1, within: float = PATIENCE) -> float:
         """Do what ``waiting`` does, in a thread without an event loop: for a BlockingEngine in another thread."""
+        self._expect_manual()
         there = self._changes.expect_in_thread(lambda: len(self._waiting) >= runs, within)
         return self._first(runs, within, there=there)
 
@@ -159,11 +161,19 @@ class ManualClock:
                 return max(0.0, min(wait.due for wait in self._waiting) - self._passed)
             msg = (
                 f"{len(self._waiting)} of {runs} runs wait before a retry, after {within:g} s: the program must run "
-                "beside the test, and its backend fail with a transient error, with retries left"
+                "beside the test, in a task (await waiting) or in a thread (wait_until_waiting), and its backend fail "
+                "with a transient error, with retries left"
             )
-            if self._autoadvance:
-                msg = "nothing waits for a clock with autoadvance=True: leave that out, or look at clock.waits"
         raise AssertionError(msg)
+
+    def _expect_manual(self) -> None:
+        msg = None
+        if self._ended:
+            msg = "nothing waits for a clock whose block has ended: the engine has its own clock again"
+        elif self._autoadvance:
+            msg = "nothing waits for a clock with autoadvance=True: leave that out, or look at clock.waits"
+        if msg is not None:
+            raise AssertionError(msg)
 
     async def _sleep(self, seconds: float) -> None:
         with self._changes.lock:
