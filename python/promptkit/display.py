@@ -50,8 +50,8 @@ Source = Exchange | ExchangeDetails
 def conversation(source: Source, *, newest: int = NEWEST) -> RenderableType:
     """Show the newest messages of a conversation, as ``rich.print(exchange)`` does, but as many as you like.
 
-    Each message is shown up to 2,000 characters and 40 lines. Raises InvalidRequestError for what is no exchange, and
-    for a ``newest`` that is no number from 0 up.
+    Each message is shown up to 2,000 characters and 40 lines. Raises InvalidRequestError for what is no exchange.
+    A ``newest`` that is no whole number from 0 up is refused in the same way.
     """
     _expect("a whole number, 0 or more", newest, "conversation: newest", so=type(newest) is int and newest >= 0)
     return conversation_view(_source(source, "conversation"), newest)
