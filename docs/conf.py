@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from docutils import nodes
+from sphinx import addnodes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sphinx.application import Sphinx
 
 project = "promptkit"
@@ -40,44 +43,67 @@ maximum_signature_line_length = 88
 autodoc_preserve_defaults = True
 napoleon_numpy_docstring = False
 
-PARTS = {
-    "": "About",
-    "adr": "Decisions",
-    "coming-from": "Coming from",
-    "concepts": "Concepts",
-    "guides": "Guides",
-    "reference": "Formats and rules",
-    "reference/api": "Names",
-}
+FENCE = re.compile(r"^```(?P<language>[a-z]+) (?P<file>\S+)$", re.MULTILINE)
+WITH_CAPTION = r"```{code-block} \g<language>" "\n" r":caption: \g<file>" "\n"
 
 
-def write_llms_txt(app: Sphinx, exception: Exception | None) -> None:
-    """Write the index of the site for language models (llmstxt.org): each page, with its first sentence."""
+def name_files(app: Sphinx, name: str, source: list[str]) -> None:
+    """Let the name of a file that stands in the first line of a fence be the caption of its box."""
+    source[0] = FENCE.sub(WITH_CAPTION, source[0])
+
+
+def mark_wide_tables(app: Sphinx, document: nodes.document) -> None:
+    """Tell the tables that name tests from the others: they have columns of their own width (site.css)."""
+    if app.env.docname == "acceptance":
+        for table in document.findall(nodes.table):
+            table["classes"].append("lines")
+
+
+def pages_in_order(app: Sphinx) -> Iterator[tuple[str, str]]:
+    """Give every page but the first with the part that it is in, as the sidebar has them."""
+    for tree in app.env.get_doctree("index").findall(addnodes.toctree):
+        for name in tree["includefiles"]:
+            yield tree["caption"], name
+            for below in app.env.toctree_includes.get(name, ()):
+                yield tree["caption"], below
+
+
+def first_sentence(document: nodes.document) -> str:
+    """Give the first sentence of a page: of its own text, or of what its names say of themselves."""
+    paragraphs = (found for found in document.findall(nodes.paragraph) if isinstance(found.parent, nodes.section))
+    text = " ".join(next(paragraphs, nodes.paragraph()).astext().split())
+    return re.split(r"(?<=[.?!])\s", text, maxsplit=1)[0]
+
+
+def write_for_models(app: Sphinx, exception: Exception | None) -> None:
+    """Write what language models read (llmstxt.org): llms.txt, the index of the site, and llms-full.txt, all of it.
+
+    A page may give its sentence itself, as ``description`` in its front matter. Pages of names are written as their
+    docstrings, all others as their sources.
+    """
     if exception is not None or app.builder.name != "html":
         return
-    told: dict[str, list[str]] = {}
-    for name in sorted(app.env.found_docs - {"index"}):
-        document = app.env.get_doctree(name)
-        told_first = (
-            found.astext() for found in document.findall(nodes.paragraph) if isinstance(found.parent, nodes.section)
-        )
-        sentence = re.split(r"(?<=[.?!])\s", " ".join(next(told_first, "").split()), maxsplit=1)[0]
-        title = app.env.titles[name].astext()
-        told.setdefault(name.rpartition("/")[0], []).append(f"- [{title}]({name}.html): {sentence}")
     index = app.env.get_doctree("index")
-    summary = next(index.findall(nodes.paragraph)).astext()
-    lines = [
-        f"# {project}",
-        "",
-        f"> {' '.join(summary.split())}",
-        "",
-        "- [The first page](index.html): a program to begin with",
-    ]
-    for part, pages in sorted(told.items()):
-        lines += ["", f"## {PARTS[part]}", "", *pages]
-    (Path(app.outdir) / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    begin = Path(app.env.doc2path("index")).read_text(encoding="utf-8").partition("```{toctree}")[0]
+    lines = [f"# {project}", "", f"> {' '.join(next(index.findall(nodes.paragraph)).astext().split())}", ""]
+    install, program = re.findall(r"^```(?:sh|python)\n.*?^```$", begin, re.MULTILINE | re.DOTALL)[:2]
+    lines += ["In a clone of the repository (it is not on the package index yet):", "", install, "", program, ""]
+    lines += ["[All pages in one file](llms-full.txt)."]
+    whole, before = [begin.strip()], ""
+    for part, name in pages_in_order(app):
+        if part != before:
+            lines, before = [*lines, "", f"## {part}", ""], part
+        document = app.env.get_doctree(name)
+        sentence = app.env.metadata[name].get("description") or first_sentence(document)
+        lines.append(f"- [{app.env.titles[name].astext()}]({name}.html): {sentence}")
+        source = Path(app.env.doc2path(name)).read_text(encoding="utf-8")
+        whole.append((document.astext() if "```{eval-rst}" in source else source).strip())
+    for file, texts in (("llms.txt", ["\n".join(lines)]), ("llms-full.txt", whole)):
+        (Path(app.outdir) / file).write_text("\n\n\n".join(texts) + "\n", encoding="utf-8")
 
 
 def setup(app: Sphinx) -> None:
     """Do more than the extensions do."""
-    app.connect("build-finished", write_llms_txt)
+    app.connect("source-read", name_files)
+    app.connect("doctree-read", mark_wide_tables)
+    app.connect("build-finished", write_for_models)
