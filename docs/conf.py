@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 from sphinx import addnodes
@@ -102,8 +102,25 @@ def write_for_models(app: Sphinx, exception: Exception | None) -> None:
         (Path(app.outdir) / file).write_text("\n\n\n".join(texts) + "\n", encoding="utf-8")
 
 
+def without_what_nobody_gives(
+    app: Sphinx, what: str, name: str, found: Any, options: object, signature: str | None, returned: str | None
+) -> tuple[str | None, str | None]:
+    """Leave out arguments of classes that only promptkit makes, and those that an error has from its base."""
+    made_elsewhere = signature is not None and ("*_: object" in signature or " _turn: " in signature)
+    of_the_base = what == "exception" and "__init__" not in vars(found)
+    protocol = what == "class" and signature == "(*args, **kwargs)"
+    return ("", None) if made_elsewhere or of_the_base or protocol else (signature, returned)
+
+
+def skip_unexplained(app: Sphinx, what: str, name: str, found: Any, skip: bool, options: object) -> bool | None:
+    """Leave out fields of which Python only says that they are fields."""
+    return True if str(getattr(found, "__doc__", "")).startswith("Alias for field number") else None
+
+
 def setup(app: Sphinx) -> None:
     """Do more than the extensions do."""
     app.connect("source-read", name_files)
     app.connect("doctree-read", mark_wide_tables)
+    app.connect("autodoc-process-signature", without_what_nobody_gives)
+    app.connect("autodoc-skip-member", skip_unexplained)
     app.connect("build-finished", write_for_models)

@@ -61,7 +61,7 @@ KEYS = {
         "embedded": ("The model inside the process; only for kind embedded.", {}),
     },
     RetryPolicy: {
-        "max_retries": ("One budget for a whole run, after its first try, repairs included.", {"minimum": 0}),
+        "max_retries": ("How many retries a whole run may make, those of its repairs included.", {"minimum": 0}),
         "base_delay": ("Seconds: the least wait, and what it doubles from.", DELAY),
         "max_delay": ("Seconds: the longest wait of our own choice.", DELAY),
         "max_retry_after": ("Seconds: a backend that demands a longer wait ends the run at once.", DELAY),
@@ -107,7 +107,10 @@ KEYS = {
         "kind": ("Free text, any JSON document, or JSON that satisfies a schema.", {}),
         "schema": ("The id of a schema in the catalog, or the schema itself.", {}),
         "name": ("What the backend is told the schema is called.", {"minLength": 1, "maxLength": 64}),
-        "max_repairs": ("How often an invalid answer is sent back with what is wrong with it.", {"minimum": 0}),
+        "max_repairs": (
+            "How often an invalid answer is repaired: sent back, with what is wrong with it.",
+            {"minimum": 0},
+        ),
     },
 }
 FOLDERS = {

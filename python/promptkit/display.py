@@ -50,6 +50,8 @@ Source = Exchange | ExchangeDetails
 def conversation(source: Source, *, newest: int = NEWEST) -> RenderableType:
     """Show the newest messages of a conversation, as ``rich.print(exchange)`` does, but as many as you like.
 
+    ``newest`` is how many: 20 unless it is given.
+
     Each message is shown up to 2,000 characters and 40 lines. Raises InvalidRequestError for what is no exchange.
     A ``newest`` that is no whole number from 0 up is refused in the same way.
     """

@@ -81,8 +81,13 @@ __all__ = [
 class PromptKitError(Exception):
     """Base of all errors of this package.
 
-    ``run_id``, ``parent_run_id``, ``attempts`` and ``usage`` describe the run that the error ended; each is None
-    where there was no run. ``usage`` still counts the attempts that completed before the failure.
+    Its attributes describe the run that the error ended; each is None where there was no run.
+
+    Attributes:
+        run_id: the id of the run.
+        parent_run_id: the id of the run that it continued.
+        attempts: how many attempts were made.
+        usage: what the run used, with the attempts that completed before the failure.
     """
 
     run_id: str | None = None
@@ -104,11 +109,16 @@ class PromptKitError(Exception):
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that is wrong with a catalog: where, what, and what to do.
 
-    ``file`` and ``line`` (1-based) are None where the definition did not come from a file or the line is not
-    known. ``key`` is the path of keys inside the file, written as in TOML: ``profiles.fast.temperature``,
-    ``messages[0].content``, ``backends."a.b".kind``; for a definition made in Python it starts with ``prompts``,
-    ``profiles``, ``backends`` or ``schemas`` and the id. ``suggestion`` is what was probably meant. Faults encode with
-    msgspec.json: what UTF-8 cannot carry is escaped.
+    Faults encode with msgspec.json: what UTF-8 cannot carry is escaped.
+
+    Attributes:
+        message: what is wrong, and what to do.
+        key: the path of keys inside the file, written as in TOML: ``profiles.fast.temperature``,
+            ``messages[0].content``, ``backends."a.b".kind``. For a definition made in Python it starts with
+            ``prompts``, ``profiles``, ``backends`` or ``schemas`` and the id.
+        file: the file, relative to the catalog's folder; None where the definition did not come from one.
+        line: the line in the file, from 1; None where it is not known.
+        suggestion: what was probably meant, or None.
     """
 
     message: str
@@ -229,9 +239,14 @@ class CredentialError(PromptKitError):
 class CapacityError(PromptKitError):
     """Raised when a backend admits no further run.
 
-    ``running`` and ``waiting`` are the counts when the run was refused, ``max_concurrency`` and ``max_waiting`` the
-    backend's limits. ``reason`` is "full", or "re-entrant" for a run started from inside a model client that would
-    have to wait for itself.
+    Attributes:
+        backend: the id of the backend.
+        running: how many attempts were in flight when the run was refused.
+        waiting: how many other runs were admitted.
+        max_concurrency: the backend's limit of the first.
+        max_waiting: the backend's limit of the second.
+        reason: "full", or "re-entrant" for a run started from inside a model client that would have to wait for itself,
+            or would close a ring of clients that wait for each other.
     """
 
     backend: str
@@ -265,11 +280,17 @@ class CapacityError(PromptKitError):
 class GenerationError(PromptKitError):
     """What a backend did instead of answering. A ModelClient raises it; ``transient`` decides whether to retry.
 
-    Where it is not given, ``transient`` is what failures of the class usually are.
+    Each attribute but ``transient`` is None where there was none.
 
-    ``status`` is the HTTP status (or the one an error object inside a 200 names), ``provider_code`` the backend's
-    own code as text, ``retry_after`` the wait it demanded in seconds, ``excerpt`` a bounded piece of an unreadable
-    reply, ``reported`` the usage that came with the failure. Each is None where there was none.
+    Attributes:
+        transient: whether the same request may succeed later. Where it is not given, what failures of the class usually
+            are.
+        status: the HTTP status, or the one that an error object inside a 200 names.
+        provider_code: the backend's own code, as text.
+        retry_after: the wait that it demanded, in seconds.
+        excerpt: a bounded piece of an unreadable reply.
+        response_id: the backend's own id of the reply.
+        reported: the usage that came with the failure.
     """
 
     usually_transient: ClassVar[bool] = False  # what ``transient`` is when it is not given

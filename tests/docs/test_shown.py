@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from promptkit import Engine, load_catalog
+from promptkit import Engine, errors, load_catalog
 from promptkit.errors import OverloadedError
 from promptkit.testing import ScriptedClient
 
@@ -80,6 +80,14 @@ def test_the_guide_shows_two_branches_from_one_exchange() -> None:
 )
 def test_the_guides_say_what_a_reader_has_to_know(page: str, sentence: str) -> None:
     assert sentence in " ".join((GUIDES / page).read_text(encoding="utf-8").split())
+
+
+def test_the_reference_says_of_each_failure_of_a_backend_whether_it_is_tried_again() -> None:
+    page = (ROOT / "docs" / "reference" / "api" / "errors.md").read_text(encoding="utf-8")
+    kinds = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type)}
+    failures = {name: kind for name, kind in kinds.items() if issubclass(kind, errors.GenerationError)}
+    told = dict(re.findall(r"^\| `(\w+)` \| (yes|no) \|$", page, re.MULTILINE))
+    assert told == {name: "yes" if kind.usually_transient else "no" for name, kind in failures.items()}
 
 
 @pytest.mark.anyio

@@ -5,12 +5,13 @@
     in_flight  Answered         valid, or no repair can help      Finish     ended
     in_flight  Answered         curable, repairs left             Repair     queued
     in_flight  Broke            not transient, or no budget,      Fail       ended
-                                or a demand that is too long
+                                or a retry-after above
+                                max_retry_after
     in_flight  Broke            transient, budget left            Wait       waiting
     waiting    Elapsed          -                                 Retry      queued
 
-A driver asks for a permit in ``queued`` and says Sent when it has one. ``max_retries`` is one budget for the whole
-run; repairs have theirs. Cancellation is no input: a driver that is cancelled reads the totals of the state that it
+A driver asks for a permit in ``queued`` and says Sent when it has one. ``max_retries`` counts the retries of the
+whole run, those of its repairs included; repairs themselves have ``max_repairs``. Cancellation is no input: a driver that is cancelled reads the totals of the state that it
 had and stops. Any other input is refused with a ValueError and changes nothing.
 """
 

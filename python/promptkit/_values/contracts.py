@@ -29,7 +29,8 @@ class OutputContract(Checked, frozen=True, kw_only=True, weakref=True):
 
     ``schema`` is the id of a schema in the catalog, or the schema itself (JSON Schema, draft 2020-12 unless it
     names another). ``name`` is what the backend is told the schema is called; None means the schema's id, or
-    "output". ``max_repairs`` bounds how often an invalid answer is sent back with what is wrong with it.
+    "output". ``max_repairs`` bounds how often an invalid answer is repaired: the original messages are sent again, with
+    the rejected answer and what is wrong with it.
     """
 
     _refused_with: ClassVar[type[PromptKitError]] = InvalidConfigError

@@ -235,8 +235,8 @@ class Profile(Definition, frozen=True, kw_only=True):
 class RetryPolicy(Definition, frozen=True, kw_only=True):
     """When and how often to try again after a transient failure. Delays are in seconds.
 
-    ``max_retries`` is one budget for a whole run, after its first try, repairs included. The delay before retry k is
-    uniform between ``base_delay`` and the lesser of ``max_delay`` and base_delay * 2**k. A backend that demands a
+    ``max_retries`` counts the retries of the whole run, those of its repairs included; the repairs themselves have
+    ``max_repairs`` of the contract. The delay before retry k is uniform between ``base_delay`` and the lesser of ``max_delay`` and base_delay * 2**k. A backend that demands a
     longer wait than ``max_retry_after`` ends the run at once.
     """
 

@@ -22,7 +22,14 @@ Outcome = Literal["completed", "failed", "cancelled"]
 
 
 class RunStarted(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="run_started"):
-    """A run began; nothing is selected yet. ``at`` is in UTC."""
+    """A run began; nothing is selected yet.
+
+    Attributes:
+        at: when, in UTC.
+        run_id: the id of the run.
+        parent_run_id: the id of the run that it continues, or None.
+        prompt_id: the full id of the prompt that is asked for.
+    """
 
     at: datetime
     run_id: str
@@ -33,9 +40,23 @@ class RunStarted(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
 class AttemptFinished(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="attempt_finished"):
     """One call to the backend ended, and its permit is back.
 
-    ``attempt`` counts from 1 within the run; ``error`` is the class name of the failure, if it failed; ``status`` is
-    the HTTP status, if there was one; ``queued`` is the seconds spent waiting for the permit, ``duration`` those of
-    the attempt itself.
+    Attributes:
+        at: when, in UTC.
+        run_id: the id of the run.
+        parent_run_id: the id of the run that it continues, or None.
+        profile: the id of the profile.
+        backend: the id of the backend.
+        backend_kind: the backend's ``kind``.
+        model: the model as the backend reported it, else as asked.
+        response_id: the backend's own id of the answer, or None.
+        attempt: its number within the run, from 1.
+        purpose: "generate" for the first try and its retries, "repair" for a repair and its retries.
+        outcome: "completed", "failed" or "cancelled".
+        error: the name of the error's class if it failed, else None.
+        status: the HTTP status, or None where there was none.
+        queued: the seconds that it waited for its permit.
+        duration: the seconds of the attempt itself.
+        usage: what this attempt used.
     """
 
     at: datetime
@@ -57,7 +78,16 @@ class AttemptFinished(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind
 
 
 class RetryDelayed(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="retry_delayed"):
-    """The run waits ``delay`` seconds before it tries again; ``attempt`` is the one that failed."""
+    """The run waits before it tries again.
+
+    Attributes:
+        at: when the wait begins, in UTC.
+        run_id: the id of the run.
+        parent_run_id: the id of the run that it continues, or None.
+        attempt: the number of the attempt that failed.
+        delay: the seconds that it waits.
+        source: "retry_after" if the backend demanded the wait, else "backoff".
+    """
 
     at: datetime
     run_id: str
@@ -70,7 +100,23 @@ class RetryDelayed(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", 
 class RunFinished(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="run_finished"):
     """The terminal event of a run: its capacity is back, and its totals are final.
 
-    ``profile``, ``backend``, ``model`` and ``definition_hash`` are None when the run failed before they were selected.
+    Attributes:
+        at: when, in UTC.
+        run_id: the id of the run.
+        parent_run_id: the id of the run that it continues, or None.
+        prompt_id: the full id of the prompt.
+        profile: the id of the profile; None when the run failed before it was selected.
+        backend: the id of the backend; None likewise.
+        model: the model as the backend reported it if the run completed, else as asked; None likewise.
+        definition_hash: the hash of what the prompt says; None likewise.
+        outcome: "completed", "failed" or "cancelled".
+        error: the name of the error's class if it failed, else None.
+        validation: the status of the output's validation if it completed, else None.
+        attempts: how many attempts were made.
+        transient_retries: how many of them were retries.
+        repair_calls: how many of them were first tries of a repair.
+        usage: what the whole run used.
+        duration: the seconds of the run, its waits included.
     """
 
     at: datetime

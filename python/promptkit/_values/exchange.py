@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 class ExchangeDetails(msgspec.Struct, frozen=True, kw_only=True):
     """What an exchange holds: detached from it, and encodable with msgspec.
 
-    ``messages`` is the complete logical history, oldest first, ending with the final assistant message.
+    Attributes:
+        run_id: the id of the run that it was captured from.
+        parent_run_id: the id of the run before, or None.
+        messages: the complete history, oldest first, ending with the final message of the assistant.
     """
 
     run_id: str

@@ -25,9 +25,11 @@ Purpose = Literal["generate", "repair"]
 
 
 class EncodedMessages(msgspec.Struct, frozen=True, kw_only=True):
-    """The messages of a call as JSON: ``messages`` is an array.
+    """The messages of a call as JSON.
 
-    ``system`` is an array of text blocks where the dialect carries system text apart, else None.
+    Attributes:
+        messages: an array.
+        system: an array of text blocks where the dialect carries system text apart, else None.
     """
 
     messages: bytes
@@ -36,9 +38,17 @@ class EncodedMessages(msgspec.Struct, frozen=True, kw_only=True):
 
 @final
 class GenerationCall(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
-    """One attempt, as a ModelClient receives it. ``output`` has its schema resolved: never an id.
+    """One attempt, as a ModelClient receives it. Only engines make one.
 
-    ``attempt`` counts from 1 within the run; ``purpose`` tells the first try and its retries from repairs.
+    Attributes:
+        run_id: the id of the run.
+        attempt: the number of the attempt within the run, from 1.
+        purpose: "generate" for the first try and its retries, "repair" for a repair and its retries.
+        backend: the backend that is asked.
+        profile: the model and its settings.
+        output: the contract, with its schema in place of the schema's id.
+        session_id: the session id that was selected, or None.
+        credential: the key, or None where there is none.
     """
 
     run_id: str
@@ -90,9 +100,16 @@ class GenerationCall(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=T
 class GenerationReply(Checked, frozen=True, kw_only=True):
     """One finished reply: the exact text of the answer, and what the backend said about it.
 
-    ``finish_reason`` is an open set. ``status`` is the HTTP status that it came with, if it came over HTTP; the event
-    of the attempt shows it. ``usage`` None means that nothing was reported, which is not zero. What is no such reply
-    is a MalformedReplyError.
+    What is no such reply is a MalformedReplyError.
+
+    Attributes:
+        content: the exact text of the answer.
+        finish_reason: why it ended, in the backend's own words: an open set; or None.
+        refusal: the text of a refusal, or None.
+        model: the model as the backend reported it, or None.
+        response_id: the backend's own id of the answer, or None.
+        status: the HTTP status that it came with, if it came over HTTP; the event of the attempt shows it.
+        usage: the counts that were reported. None: nothing was reported, which is not zero.
     """
 
     _refused_with: ClassVar[type[PromptKitError]] = MalformedReplyError
@@ -114,8 +131,9 @@ class ModelClient(Protocol):
 
         Raise GenerationError (its ``transient`` decides a retry); anything else ends the run unchanged. The engine
         bounds the attempt by the backend's ``attempt_timeout`` and counts it against the backend's concurrency. A run
-        that is started in here on the same backend is refused if it would have to wait; backends whose clients run on
-        each other can still wait for each other, until their attempts time out.
+        that is started in here on the same backend is refused if it would have to wait. So is one that would close a
+        ring of backends whose clients wait for each other; only what context variables do not reach waits until its
+        attempt times out.
         """
         ...
 

@@ -33,17 +33,27 @@ def contributed(finished: RunFinished) -> TokenUsage:
 
 
 class ExecutionGroupMember(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of a group, and whether its terminal event was seen."""
+    """A run of a group.
+
+    Attributes:
+        run_id: the id of the run.
+        terminal_observed: whether its terminal event was seen.
+    """
 
     run_id: str
     terminal_observed: bool
 
 
 class ExecutionGroupSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The totals of a group at one moment, from the terminal events seen.
+    """The totals of a group at one moment, from the terminal events seen. ``str`` gives one line for people.
 
-    ``members`` have no promised order. ``terminal_coverage_complete`` says that no member is without a terminal
-    event; it says nothing about runs to come. ``str`` gives one line for people.
+    Attributes:
+        members: the runs of the group, in no promised order.
+        terminal_coverage_complete: whether each member was seen to end. It says nothing about runs to come.
+        attempts: how many attempts were made.
+        transient_retries: how many of them were retries.
+        repair_calls: how many of them were first tries of a repair.
+        usage: what the runs used.
     """
 
     members: tuple[ExecutionGroupMember, ...]

@@ -37,7 +37,9 @@ SHOWN = 100  # bytes or characters of a part in its repr
 class CacheControl(Checked, frozen=True, kw_only=True):
     """Cache metadata of one message, sent as authored: the prompt up to here may be kept for reuse.
 
-    ``ttl`` is the lifetime asked for: "5m", "1h", or None for the backend's default.
+    Attributes:
+        type: always "ephemeral".
+        ttl: the lifetime asked for: "5m", "1h", or None for the backend's default.
     """
 
     type: Literal["ephemeral"] = "ephemeral"
@@ -56,9 +58,12 @@ class TextPart(Checked, frozen=True, kw_only=True, tag_field="type", tag="text")
 
 
 class ImagePart(Checked, frozen=True, kw_only=True, tag_field="type", tag="image", omit_defaults=True):
-    """An image: exactly one of ``data`` (its bytes) and ``url``; ``media_type`` such as "image/png".
+    """An image: exactly one of ``data`` and ``url``.
 
-    ``url`` is an address that the backend reads (http or https), or a data URL; promptkit fetches nothing.
+    Attributes:
+        media_type: such as "image/png".
+        data: its bytes.
+        url: an address that the backend reads (http or https), or a data URL; promptkit fetches nothing.
     """
 
     media_type: str
@@ -82,9 +87,12 @@ class ImagePart(Checked, frozen=True, kw_only=True, tag_field="type", tag="image
 
 
 class FilePart(Checked, frozen=True, kw_only=True, tag_field="type", tag="file", omit_defaults=True):
-    """A file: its bytes, its media type such as "application/pdf", and its name if it has one.
+    """A file.
 
-    The media type may have parameters: "text/plain; charset=utf-8".
+    Attributes:
+        media_type: such as "application/pdf". It may have parameters: "text/plain; charset=utf-8".
+        data: its bytes.
+        filename: its name, or None if it has none.
     """
 
     media_type: str

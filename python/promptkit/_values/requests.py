@@ -118,14 +118,22 @@ def _read_credential(value: Any) -> Any:
 class RunRequest(Checked, frozen=True, kw_only=True):
     """One run: which prompt, with which values, continuing what.
 
-    ``variables`` are JSON values for the templates. ``inputs`` are the declared inputs: text and bytes are the content
-    itself, a path object (``pathlib.Path``) is a file below the inputs folder, kept by the text of its path.
-    ``profile``, ``output`` and ``session_id`` replace what the prompt says; the contract is replaced completely.
-    ``appended_messages`` follow the prompt's own. ``observer`` receives the run's events. ``capture_exchange`` makes
-    the result carry its exchange; ``continue_from`` puts an exchange's history before this prompt's messages and
-    implies capture. Nothing but that history crosses from the run it continues.
-
     Raises InvalidRequestError, naming the field, for values of the wrong kind.
+
+    Attributes:
+        prompt_id: the id of the prompt; below the namespace, if it is asked of a view.
+        variables: JSON values for the templates, by name.
+        inputs: the declared inputs, by name. Text and bytes are the content itself; a path object (``pathlib.Path``) is
+            a file below the inputs folder, kept by the text of its path.
+        profile: the id of a profile, in place of the prompt's; None: the prompt's.
+        output: a contract, which replaces the prompt's completely; None: the prompt's.
+        session_id: a session id, in place of what the prompt's template gives; None: that.
+        credential: the key for this run; None: the backend's environment variable.
+        appended_messages: messages that follow the prompt's own.
+        observer: is called with the run's events.
+        capture_exchange: whether the result carries its exchange.
+        continue_from: an exchange whose history comes before this prompt's messages; it implies capture. Nothing but
+            that history crosses from the run that it continues.
     """
 
     prompt_id: str

@@ -34,6 +34,10 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """A resolved value, and where it came from.
 
     A definition's value that equals the default counts as "default"; what the request gave is always "request".
+
+    Attributes:
+        value: the value that counts.
+        origin: "request", "prompt", "profile", "backend" or "default".
     """
 
     value: JSON
@@ -45,13 +49,24 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 class PreparedRun(msgspec.Struct, frozen=True, kw_only=True):
     """What a run would send, and under which settings. Built by ``prepare``, never by ``run``.
 
-    ``messages`` are the effective messages: captured history, the prompt's rendered messages, the appended ones.
-    ``output`` is the contract with its schema resolved. Hashes are "sha256:" and 64 hexadecimal digits;
-    docs/reference/hashes.md says what each one covers, and how to recompute it.
+    Hashes are "sha256:" and 64 hexadecimal digits; the page "Hashes" of the reference says what each one covers, and
+    how to recompute it.
 
-    ``settings`` has every field of the profile and of its backend by its name, and ``profile``, ``output``,
-    ``session_id`` and ``credential``. The credential is told by its origin alone: the value is the name of the
-    environment variable (origin "backend"), "given" (origin "request"), or None.
+    Attributes:
+        prompt_id: the full id of the prompt.
+        parent_run_id: the id of the run that would be continued, or None.
+        profile: the full id of the profile.
+        backend: the id of the backend.
+        model: the model that would be asked for.
+        session_id: the session id that was selected, or None.
+        output: the contract, with its schema in place of the schema's id.
+        messages: the effective messages: captured history, the prompt's rendered messages, the appended ones.
+        definition_hash: the hash of what the prompt says.
+        input_hashes: the hash of each input, by its name.
+        rendered_hash: the hash of what would be sent: the messages and the session id.
+        settings: every field of the profile and of its backend by its name, and ``profile``, ``output``,
+            ``session_id`` and ``credential``, each with its origin. The credential is told by its origin alone: the
+            value is the name of the environment variable (origin "backend"), "given" (origin "request"), or None.
     """
 
     prompt_id: str
@@ -77,7 +92,12 @@ class PreparedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Violation(msgspec.Struct, frozen=True, kw_only=True):
-    """One way in which an output breaks its contract; ``pointer`` is a JSON Pointer (RFC 6901) into the output."""
+    """One way in which an output breaks its contract.
+
+    Attributes:
+        pointer: where, as a JSON Pointer (RFC 6901) into the output; empty for the whole of it.
+        message: what is wrong there.
+    """
 
     pointer: str
     message: str
@@ -88,7 +108,11 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
 class Validation(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the output satisfies its contract.
 
-    ``extraction`` says whether the whole content was the JSON document, or the inside of the one fence around it.
+    Attributes:
+        status: "valid", "invalid", or "not_requested" where the contract asks for text.
+        violations: what is wrong, if it is invalid.
+        extraction: "whole" if the whole content was the JSON document, "fenced" if it was the inside of the one fence
+            around it.
     """
 
     status: Literal["not_requested", "valid", "invalid"]
@@ -99,7 +123,12 @@ class Validation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
-    """When the run started (UTC) and how many seconds it took."""
+    """When a run started, and how long it took.
+
+    Attributes:
+        started_at: when, in UTC.
+        duration: the seconds of the run, its waits included.
+    """
 
     started_at: datetime
     duration: float
@@ -108,10 +137,28 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
 class RunResult(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A completed run. An output that breaks its contract is a result too: look at ``validation``.
 
-    ``model`` is the model as the backend reported it, else as asked; ``response_id`` the backend's own id of the
-    answer; ``raw_output`` the exact final assistant content; ``value`` the decoded output when the contract asks for
-    JSON and it is valid, else None; ``finish_reason`` as reported, an open set; ``refusal`` the text of a refusal.
-    ``attempts == 1 + transient_retries + repair_calls``.
+    Attributes:
+        run_id: the id of the run.
+        parent_run_id: the id of the run that it continued, or None.
+        prompt_id: the full id of the prompt.
+        profile: the full id of the profile.
+        backend: the id of the backend.
+        model: the model as the backend reported it, else as asked.
+        response_id: the backend's own id of the answer, or None.
+        session_id: the session id that was selected, or None.
+        definition_hash: the hash of what the prompt says.
+        rendered_hash: the hash of what was sent first: the messages and the session id.
+        raw_output: the exact final content of the assistant.
+        value: the decoded output when the contract asks for JSON and it is valid, else None.
+        finish_reason: why the answer ended, as reported: an open set; or None.
+        refusal: the text of a refusal, or None.
+        validation: whether the output satisfies its contract.
+        captured: whether the run captured its exchange.
+        attempts: how many attempts were made: 1 + ``transient_retries`` + ``repair_calls``.
+        transient_retries: how many of them were retries after a transient failure.
+        repair_calls: how many of them were first tries of a repair.
+        usage: what the whole run used, retries and repairs included.
+        timing: when it started, and how long it took.
     """
 
     run_id: str

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 class ConversationTurn(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What the application decides on: the branch so far, and the response that has just completed.
 
-    ``result`` is None before the first continuation. ``remaining_turns`` is how many more may be started; it is 0
-    with the last permitted response.
+    Attributes:
+        exchange: the branch so far: the start, later the exchange of the newest response.
+        result: the response that has just completed; None before the first continuation.
+        remaining_turns: how many more may be started; 0 with the last permitted response.
     """
 
     exchange: Exchange
@@ -124,9 +126,10 @@ def expect_coordination(given: object) -> None:
 class CoordinationResult(msgspec.Struct, frozen=True, kw_only=True):
     """How a coordination ended.
 
-    ``outcome`` is "stopped" when the application chose to stop, "exhausted" when it asked for a turn that the budget
-    did not permit, and None when it did not end normally. ``undelivered`` is a completed response that a cancellation
-    kept from the application.
+    Attributes:
+        outcome: "stopped" when the application chose to stop, "exhausted" when it asked for a turn that the budget did
+            not permit, None when it did not end normally.
+        undelivered: a completed response that a cancellation kept from the application, or None.
     """
 
     outcome: Literal["stopped", "exhausted"] | None = None

@@ -26,9 +26,12 @@ MAX_COUNT = 2**63 - 1  # a larger report is a mistake, not a count
 class TokenCount(msgspec.Struct, frozen=True, kw_only=True):
     """A number of tokens.
 
-    ``value`` is the known part (0 when nothing is known; a value above 0 is always known), ``known`` says that at
-    least one contribution was reported, ``complete`` that every contribution was. A known count that is not complete
-    is a lower bound.
+    A known count that is not complete is a lower bound.
+
+    Attributes:
+        value: the known part; 0 when nothing is known. A value above 0 is always known.
+        known: whether at least one contribution was reported.
+        complete: whether every contribution was.
     """
 
     value: int
@@ -88,9 +91,14 @@ class ReportedUsage(Checked, frozen=True, kw_only=True):
 
 
 class TokenUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """The five token counts. Input includes cache reads and writes; output includes reasoning.
+    """The five token counts. ``str`` gives one line for people.
 
-    ``str`` gives one line for people.
+    Attributes:
+        input_tokens: what was sent, cache reads and writes included.
+        output_tokens: what was generated, reasoning included.
+        cache_read_tokens: the part of the input that was read from a cache.
+        cache_write_tokens: the part of the input that was written to a cache.
+        reasoning_tokens: the part of the output that was reasoning.
     """
 
     input_tokens: TokenCount

@@ -41,11 +41,14 @@ class Gate:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the call was cancelled while it was held: by its caller, a deadline or its attempt_timeout."""
+        """Whether the call was cancelled while it was held, by its caller, a deadline or its attempt_timeout."""
         return self._cancelled
 
     async def reached(self, *, within: float = PATIENCE) -> None:
-        """Wait until the call is held here. Raises AssertionError when it is not, ``within`` so many seconds."""
+        """Wait until the call is held here.
+
+        Raises AssertionError when it is not, ``within`` so many seconds (10 unless it is given).
+        """
         self._expect(within, reached=await self._changes.expect(self._is_reached, within))
 
     def wait_until_reached(self, *, within: float = PATIENCE) -> None:

@@ -42,7 +42,7 @@ class ManualClock:
     and ``waits`` tells of it. A run that waits for a clock that nobody advances ``within`` so many seconds of real
     time, 15 if nothing is said, ends with an AssertionError.
 
-    ``now`` is the instant at which it begins, of what events and results report, and from which dates in a
+    ``now`` is the instant at which it begins (2026-01-01, 12:00 UTC unless it is given), of what events and results report, and from which dates in a
     ``retry-after`` are counted. ``chance``, from 0 to below 1, is the place of each wait between its bounds. What it
     does not touch goes by real time: a backend's ``connect_timeout`` and ``attempt_timeout``, the ``timeout`` of a
     BlockingEngine, the deadlines of anyio.
@@ -111,7 +111,7 @@ class ManualClock:
     async def waiting(self, *, runs: int = 1, within: float = PATIENCE) -> float:
         """Wait until so many runs wait, and give the seconds until the first of them goes on.
 
-        Raises AssertionError when they do not, ``within`` so many seconds of real time.
+        Raises AssertionError when they do not, ``within`` so many seconds of real time (10 unless it is given).
         """
         self._expect_manual()
         return self._first(runs, within, there=await self._changes.expect(lambda: len(self._waiting) >= runs, within))
