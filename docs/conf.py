@@ -47,7 +47,7 @@ FENCE = re.compile(r"^```(?P<language>[a-z]+) (?P<file>\S+)$", re.MULTILINE)
 WITH_CAPTION = r"```{code-block} \g<language>" "\n" r":caption: \g<file>" "\n"
 
 
-def name_files(app: Sphinx, name: str, source: list[str]) -> None:
+def name_files(_app: Sphinx, _name: str, source: list[str]) -> None:
     """Let the name of a file that stands in the first line of a fence be the caption of its box."""
     source[0] = FENCE.sub(WITH_CAPTION, source[0])
 
@@ -102,18 +102,18 @@ def write_for_models(app: Sphinx, exception: Exception | None) -> None:
         (Path(app.outdir) / file).write_text("\n\n\n".join(texts) + "\n", encoding="utf-8")
 
 
-def without_what_nobody_gives(
-    app: Sphinx, what: str, name: str, found: Any, options: object, signature: str | None, returned: str | None
-) -> tuple[str | None, str | None]:
+def without_what_nobody_gives(_app: Sphinx, *told: Any) -> tuple[str | None, str | None]:
     """Leave out arguments of classes that only promptkit makes, and those that an error has from its base."""
+    what, _, found, _, signature, returned = told
     made_elsewhere = signature is not None and ("*_: object" in signature or " _turn: " in signature)
     of_the_base = what == "exception" and "__init__" not in vars(found)
     protocol = what == "class" and signature == "(*args, **kwargs)"
     return ("", None) if made_elsewhere or of_the_base or protocol else (signature, returned)
 
 
-def skip_unexplained(app: Sphinx, what: str, name: str, found: Any, skip: bool, options: object) -> bool | None:
+def skip_unexplained(_app: Sphinx, *told: Any) -> bool | None:
     """Leave out fields of which Python only says that they are fields."""
+    _, _, found, _, _ = told
     return True if str(getattr(found, "__doc__", "")).startswith("Alias for field number") else None
 
 

@@ -43,9 +43,9 @@ ASYNC_NEXT = (
 class BlockingEngine:
     """Runs the prompts of a catalog, for people without an event loop. Close it, or use ``with``.
 
-    Takes what ``Engine`` takes, with the same defaults. Many threads may call it and share its capacity. It runs an event loop of its own in a
-    thread, from the first call until ``close``; an engine that is dropped, or left to the end of the program, cancels
-    what is in flight and is a ResourceWarning.
+    Takes what ``Engine`` takes, with the same defaults. Many threads may call it and share its capacity. It runs an
+    event loop of its own in a thread, from the first call until ``close``; an engine that is dropped, or left to the
+    end of the program, cancels what is in flight and is a ResourceWarning.
 
     Ctrl-C in a call cancels its run, and leaves as KeyboardInterrupt when that has ended; a second one leaves at once.
     The engine stays usable.

@@ -46,8 +46,8 @@ class Engine:
 
     ``client`` replaces the built-in client of every backend; ``http_client`` is an httpx.AsyncClient that the caller
     owns, instead of promptkit's own. ``inputs`` is the folder of file inputs (None: that of the loaded catalog, else no
-    files are read), ``input_reader`` replaces reading from it, ``max_input_bytes`` (1 or more; 16 MiB unless it is given)
-    bounds each input.
+    files are read), ``input_reader`` replaces reading from it, ``max_input_bytes`` (1 or more; 16 MiB unless it is
+    given) bounds each input.
 
     ``scoped`` gives a view: an engine whose ids are resolved below a namespace. An engine and its views are one:
     one capacity, one set of clients, one event loop, one owner of prepared executions.

@@ -10,9 +10,10 @@
     in_flight  Broke            transient, budget left            Wait       waiting
     waiting    Elapsed          -                                 Retry      queued
 
-A driver asks for a permit in ``queued`` and says Sent when it has one. ``max_retries`` counts the retries of the
-whole run, those of its repairs included; repairs themselves have ``max_repairs``. Cancellation is no input: a driver that is cancelled reads the totals of the state that it
-had and stops. Any other input is refused with a ValueError and changes nothing.
+A driver asks for a permit in ``queued`` and says Sent when it has one. ``max_retries`` counts the retries of the whole
+run, those of its repairs included; repairs themselves have ``max_repairs``. Cancellation is no input: a driver that is
+cancelled reads the totals of the state that it had and stops. Any other input is refused with a ValueError and changes
+nothing.
 """
 
 from __future__ import annotations

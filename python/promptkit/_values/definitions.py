@@ -236,8 +236,9 @@ class RetryPolicy(Definition, frozen=True, kw_only=True):
     """When and how often to try again after a transient failure. Delays are in seconds.
 
     ``max_retries`` counts the retries of the whole run, those of its repairs included; the repairs themselves have
-    ``max_repairs`` of the contract. The delay before retry k is uniform between ``base_delay`` and the lesser of ``max_delay`` and base_delay * 2**k. A backend that demands a
-    longer wait than ``max_retry_after`` ends the run at once.
+    ``max_repairs`` of the contract. The delay before retry k is uniform between ``base_delay`` and the lesser of
+    ``max_delay`` and base_delay * 2**k. A backend that demands a longer wait than ``max_retry_after`` ends the run at
+    once.
     """
 
     max_retries: int = 2

@@ -42,10 +42,10 @@ class ManualClock:
     and ``waits`` tells of it. A run that waits for a clock that nobody advances ``within`` so many seconds of real
     time, 15 if nothing is said, ends with an AssertionError.
 
-    ``now`` is the instant at which it begins (2026-01-01, 12:00 UTC unless it is given), of what events and results report, and from which dates in a
-    ``retry-after`` are counted. ``chance``, from 0 to below 1, is the place of each wait between its bounds. What it
-    does not touch goes by real time: a backend's ``connect_timeout`` and ``attempt_timeout``, the ``timeout`` of a
-    BlockingEngine, the deadlines of anyio.
+    ``now`` is the instant at which it begins (2026-01-01, 12:00 UTC unless it is given), of what events and results
+    report, and from which dates in a ``retry-after`` are counted. ``chance``, from 0 to below 1, is the place of each
+    wait between its bounds. What it does not touch goes by real time: a backend's ``connect_timeout`` and
+    ``attempt_timeout``, the ``timeout`` of a BlockingEngine, the deadlines of anyio.
 
     ``with ManualClock(engine) as clock:`` gives the engine its own clock back. Runs that still wait when the block ends
     go on at once, in the order of their instants: none is left behind, whether the test passed or failed.
