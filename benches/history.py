@@ -14,13 +14,16 @@ import sys
 from hashlib import sha256
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import report
 from picture import draw
 from process import PEERS_PYTHON, Process, put_on_page, say
 from promptkit import _history
 from subjects import HERE, PEERS, TITLES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 FOLDER = Path(__file__).resolve().parent
 DEPTHS = (1, 10, 100, 1_000, 10_000, 100_000)
@@ -225,11 +228,16 @@ def keep(cells: report.Cells, rest: dict[str, Any]) -> None:
     results.mkdir(exist_ok=True)
     rows = [{"what": what, "depth": depth, "who": TITLES[name], **cell} for (what, depth, name), cell in cells.items()]
     (results / "history.json").write_text(json.dumps({**rest, "cells": rows}, indent=1) + "\n")
+    (results / "history.svg").write_text(picture(rows))
+
+
+def picture(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Draw the figures that are kept."""
     panels: dict[str, dict[str, dict[int, float]]] = {}
-    for (what, depth, name), cell in cells.items():
-        if what in report.WHAT and "cpu" in cell:
-            panels.setdefault(report.WHAT[what], {}).setdefault(TITLES[name], {})[depth] = cell["cpu"]
-    (results / "history.svg").write_text(draw(panels))
+    for row in rows:
+        if row["what"] in report.WHAT and "cpu" in row:
+            panels.setdefault(report.WHAT[row["what"]], {}).setdefault(row["who"], {})[row["depth"]] = row["cpu"]
+    return draw(panels)
 
 
 if __name__ == "__main__":

@@ -15,11 +15,15 @@ import time
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from process import put_on_page
 from promptkit import ExecutionGroup, RunFinished, RunStarted
 from promptkit._history import Node, Turn
 from promptkit._values.usage import NO_USAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 RESULTS = Path(__file__).resolve().parent / "results" / "limits.json"
 QUESTION, ANSWER = "q" * 400, "a" * 800
@@ -165,6 +169,39 @@ RUNS = (
 )
 
 
+def table(kept: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Lay out the results for people. Times are wall times."""
+    lines = [f"{'a conversation of':<34}{'100,000 turns':>15}{'1,000,000 turns':>17}"]
+    both = [kept[f"long_conversation {size}"] for size in (100_000, 1_000_000)]
+    for key, title, unit in (
+        ("build", "built turn by turn", "s"),
+        ("encode", "encoded into one body", "s"),
+        ("details", "read, every message an object", "s"),
+        ("drop", "dropped", "s"),
+        ("touch", "as many bytes written, no more", "s"),
+        ("megabytes_sent", "its body", "MB"),
+        ("peak_encode", "most memory, encoding: its text", "x"),
+        ("peak_details", "most memory, reading: its text", "x"),
+    ):
+        if all(key in found for found in both):
+            told = [f"{_digits(found[key])}{'' if unit == 'x' else ' '}{unit}" for found in both]
+            lines.append(f"{title:<34}{told[0]:>15}{told[1]:>17}")
+    branches = kept["many_branches 1000000"]
+    lines += ["", "resident after branches that were made and dropped on one root of 1,000 turns"]
+    lines += [f"{made:>12,}  {branches[f'megabytes_after_{made}']:.3g} MB" for made in (10_000, 100_000, 1_000_000)]
+    lines += ["", f"{'a group of':>12}{'an event':>12}{'from 8 threads':>16}{'a snapshot':>13}{'of it a member':>16}"]
+    for size in (1_000, 10_000, 100_000):
+        group = kept[f"large_group {size}"]
+        times = (f"{group['observe_us']:.2f} us", f"{group['observe_8_threads_us']:.2f} us")
+        shot = (f"{group['snapshot_ms']:.3g} ms", f"{group['snapshot_us_a_member']:.2f} us")
+        lines.append(f"{size:>12,}{times[0]:>12}{times[1]:>16}{shot[0]:>13}{shot[1]:>16}")
+    return lines
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def main() -> None:
     """Run each measurement in a process of its own, print it, and keep the results."""
     kept: dict[str, Any] = {}
@@ -174,6 +211,7 @@ def main() -> None:
         kept[f"{name} {size}"] = found
         print(f"{name} {size:,}: " + ", ".join(f"{key} {value:.3g}" for key, value in found.items()), flush=True)
     RESULTS.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    put_on_page("limits", table(kept))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _COLOURS = ("#c1121f", "#1d3557", "#2a9d8f", "#8d99ae", "#f4a261", "#6a4c93", "#588157")
-_WIDTH, _HEIGHT, _LEFT, _TOP, _ACROSS = 330, 250, 62, 30, 3
+_WIDTH, _HEIGHT, _LEFT, _TOP, _ACROSS = 330, 268, 76, 30, 3
 _UNITS = {-9: "1 ns", -8: "10 ns", -7: "100 ns", -6: "1 us", -5: "10 us", -4: "100 us", -3: "1 ms", -2: "10 ms"}
 _UNITS |= {-1: "100 ms", 0: "1 s", 1: "10 s", 2: "100 s", 3: "1,000 s"}
 
@@ -46,7 +46,7 @@ def _panel(
         return left + _LEFT + log10(depth) / last * (_WIDTH - _LEFT - 20)
 
     def y(seconds: float) -> float:
-        return top + _TOP + (high - log10(seconds)) / max(1, high - low) * (_HEIGHT - _TOP - 35)
+        return top + _TOP + (high - log10(seconds)) / max(1, high - low) * (_HEIGHT - _TOP - 53)
 
     out = [f'<text x="{x(1):.0f}" y="{top + 18}" font-weight="bold">{escape(title)}</text>']
     for power in range(low, high + 1):
@@ -57,6 +57,10 @@ def _panel(
         f'<text x="{x(depth):.1f}" y="{y(10.0**low) + 16:.1f}" text-anchor="middle" fill="#555">{depth:,}</text>'
         for depth in depths
     ]
+    across, beside, middle = x(1) + (x(depths[-1]) - x(1)) / 2, left + 14, y(10 ** ((low + high) / 2))
+    out.append(f'<text x="{across:.1f}" y="{y(10.0**low) + 33:.1f}" text-anchor="middle">turns</text>')
+    turned = f'text-anchor="middle" transform="rotate(-90 {beside:.1f} {middle:.1f})"'
+    out.append(f'<text x="{beside:.1f}" y="{middle:.1f}" {turned}>CPU time</text>')
     for name, line in lines.items():
         points = " ".join(f"{x(depth):.1f},{y(seconds):.1f}" for depth, seconds in sorted(line.items()))
         out.append(f'<polyline points="{points}" fill="none" stroke="{colours[name]}" stroke-width="2"/>')

@@ -43,12 +43,12 @@ maximum_signature_line_length = 88
 autodoc_preserve_defaults = True
 napoleon_numpy_docstring = False
 
-FENCE = re.compile(r"^```(?P<language>[a-z]+) (?P<file>\S+)$", re.MULTILINE)
+FENCE = re.compile(r"^(?:`\S+`:\n\n)?```(?P<language>[a-z]+) (?P<file>\S+)$", re.MULTILINE)
 WITH_CAPTION = r"```{code-block} \g<language>" "\n" r":caption: \g<file>" "\n"
 
 
 def name_files(_app: Sphinx, _name: str, source: list[str]) -> None:
-    """Let the name of a file that stands in the first line of a fence be the caption of its box."""
+    """Let the name of a file that stands in the first line of a fence be the caption of its box, in place of a line."""
     source[0] = FENCE.sub(WITH_CAPTION, source[0])
 
 

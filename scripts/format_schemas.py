@@ -44,10 +44,13 @@ NAMES = {"uniqueItems": True}
 # What each key means, and what it takes beyond its type.
 KEYS = {
     Backend: {
-        "kind": ("The dialect that is spoken, or a model inside the process.", {}),
+        "kind": ("The dialect, which is the protocol that is spoken there; or a model inside the process.", {}),
         "base_url": ("The address before the dialect's path, such as http://localhost:8080/v1.", NAME),
         "credential_env": ("The environment variable that holds the key. Without it no key is needed.", NAME),
-        "max_concurrency": ("How many generations run at the same time. Without it 8, and 1 for embedded.", COUNT),
+        "max_concurrency": (
+            "How many attempts are in flight at the same time. Without it 8, and 1 for embedded.",
+            COUNT,
+        ),
         "max_waiting": ("How many further runs are admitted; one more is refused at once.", {"minimum": 0}),
         "connect_timeout": ("How many seconds a connection may take.", SECONDS),
         "attempt_timeout": ("How many seconds one attempt may take, whole.", SECONDS),

@@ -194,6 +194,12 @@ def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
         assert "://" in target or (page.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
+def test_no_box_of_a_page_is_empty(page: Path) -> None:
+    source = page.read_text(encoding="utf-8")
+    assert [fence.start for fence in fences(source) if not fence.body.strip()] == []
+
+
 def test_there_are_pages_and_most_of_what_they_show_is_run() -> None:
     shown = [fence for page in PAGES for fence in fences(page.read_text(encoding="utf-8"))]
     guides = {page.stem for page in PAGES if page.parent.name == "guides"}

@@ -279,11 +279,11 @@ class EmbeddedOptions(Definition, frozen=True, kw_only=True):
 class Backend(Definition, frozen=True, kw_only=True):
     """Where models are, how much may be asked of them at once, and how long to wait. Times are in seconds.
 
-    ``kind`` is the dialect: "chat_completions" speaks to any OpenAI-compatible server at
+    ``kind`` is the dialect, the protocol that is spoken: "chat_completions" speaks to any OpenAI-compatible server at
     ``{base_url}/chat/completions``, "anthropic_messages" to Anthropic and what resembles it at
     ``{base_url}/v1/messages``, "embedded" runs a model in the process. ``credential_env`` names the environment
-    variable that holds the key; None: no key is needed. ``max_concurrency`` generations run at the same time (None:
-    8, and 1 for embedded) and ``max_waiting`` further runs are admitted. ``attempt_timeout`` bounds one attempt,
+    variable that holds the key; None: no key is needed. ``max_concurrency`` attempts are in flight at the same time
+    (None: 8, and 1 for embedded) and ``max_waiting`` further runs are admitted. ``attempt_timeout`` bounds one attempt,
     whole. ``session_parameter`` is the body field that carries the session id; None: it is not sent. ``late_system``
     says what becomes of a system or developer message that comes after the conversation has begun: it is sent with its
     role ("send"), refused before sending ("refuse"), or sent as the user's ("as_user"); None: refused for
@@ -314,7 +314,7 @@ class Backend(Definition, frozen=True, kw_only=True):
 
     @property
     def concurrency(self) -> int:
-        """How many generations run at the same time, the default resolved."""
+        """How many attempts are in flight at the same time, the default resolved."""
         if self.max_concurrency is not None:
             return self.max_concurrency
         return 1 if self.kind == "embedded" else 8
