@@ -102,13 +102,15 @@ def write_for_models(app: Sphinx, exception: Exception | None) -> None:
         (Path(app.outdir) / file).write_text("\n\n\n".join(texts) + "\n", encoding="utf-8")
 
 
-def without_what_nobody_gives(_app: Sphinx, *told: Any) -> tuple[str | None, str | None]:
+def without_what_nobody_gives(_app: Sphinx, *told: Any) -> tuple[str, None] | None:
     """Leave out arguments of classes that only promptkit makes, and those that an error has from its base."""
-    what, _, found, _, signature, returned = told
-    made_elsewhere = signature is not None and ("*_: object" in signature or " _turn: " in signature)
+    what, _, found, _, signature, _ = told
+    if not signature:
+        return None
+    made_elsewhere = "*_: object" in signature or " _turn: " in signature
     of_the_base = what == "exception" and "__init__" not in vars(found)
     protocol = what == "class" and signature == "(*args, **kwargs)"
-    return ("", None) if made_elsewhere or of_the_base or protocol else (signature, returned)
+    return ("", None) if made_elsewhere or of_the_base or protocol else None
 
 
 def skip_unexplained(_app: Sphinx, *told: Any) -> bool | None:
