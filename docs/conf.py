@@ -42,6 +42,7 @@ autodoc_typehints = "signature"
 maximum_signature_line_length = 88
 autodoc_preserve_defaults = True
 napoleon_numpy_docstring = False
+napoleon_custom_sections = [("Attributes", "params_style")]  # one line a field, without an entry of its own
 
 FENCE = re.compile(r"^(?:`\S+`:\n\n)?```(?P<language>[a-z]+) (?P<file>\S+)$", re.MULTILINE)
 WITH_CAPTION = r"```{code-block} \g<language>" "\n" r":caption: \g<file>" "\n"

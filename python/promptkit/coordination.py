@@ -11,7 +11,7 @@ Call(remaining=1)
 >>> step(state, Clear()).command
 Finish(outcome='stopped')
 
-The table:
+The table::
 
 """
 

@@ -1,6 +1,6 @@
 """Every error that promptkit raises.
 
-Cancellation is none of these: it leaves through the ``await`` as itself.
+Cancellation is none of these: it leaves through the ``await`` as itself. The tree::
 
     PromptKitError
     ├── InvalidConfigError          every fault of a catalog at once
