@@ -19,12 +19,18 @@ if TYPE_CHECKING:
 class PromptDetails(msgspec.Struct, frozen=True, kw_only=True):
     """A prompt as it is defined, nothing rendered. Built by ``Engine.inspect_prompt``.
 
-    ``messages`` and ``session`` have the source of the templates; ``variables`` and ``inputs`` are the names that the
-    templates use. ``profile`` is the profile used when a request names none (None: each request has to name one).
-    ``output`` is the contract with its schema in place of the schema's id. ``fragments`` are the texts that the
-    templates include, by name. ``definition_hash`` is "sha256:" and 64 hexadecimal digits, the same as that of every
-    run of the prompt. ``source`` is the prompt's file, relative to the catalog's folder, with "/"; None for a prompt
-    made in Python.
+    Attributes:
+        id: the full id.
+        description: what the prompt is for, or None.
+        messages: the messages, with the source of their templates.
+        variables: the names of the variables that the templates use.
+        inputs: the names of the inputs that the templates and the attachments use.
+        profile: the profile used when a request names none; None: each request has to name one.
+        session: the source of the session id's template, or None.
+        output: the contract, with its schema in place of the schema's id.
+        fragments: the texts that the templates include, by name.
+        definition_hash: "sha256:" and 64 hexadecimal digits, the same as that of every run of the prompt.
+        source: the prompt's file, relative to the catalog's folder, with "/"; None for a prompt made in Python.
     """
 
     id: str
@@ -51,8 +57,12 @@ class PromptDetails(msgspec.Struct, frozen=True, kw_only=True):
 class ProfileDetails(msgspec.Struct, frozen=True, kw_only=True):
     """A profile with all that it decides. Built by ``Engine.inspect_profile``.
 
-    ``settings`` has every setting of the profile and of its backend, the defaults resolved, and where each comes from:
-    the profile, the backend, or the default. A value that equals the default counts as the default.
+    Attributes:
+        id: the full id.
+        backend: the id of the backend.
+        model: the model, by the name that the backend knows.
+        settings: every setting of the profile and of its backend, the defaults resolved, and where each comes from: the
+            profile, the backend, or the default. A value that equals the default counts as the default.
     """
 
     id: str

@@ -94,15 +94,18 @@ AS_WRITTEN = "CoordinateRequest(start=..., additional_turns=..., next=...)"
 class CoordinateRequest(Checked, frozen=True, kw_only=True, eq=False):
     """One branch to lead: where it starts, at most how many continuations, and who chooses them.
 
-    ``next`` is called with each completed response, the last permitted one too; with ``additional_turns`` 0 it is
-    still called once. The request that it returns continues the branch, whatever its ``continue_from`` says; the rest
-    of it is as for ``Engine.run``. ``observer`` receives the events of the continuations, after each request's own.
-
-    ``next`` is called with no lease and no permit held: it may run anything, on the same backend too. To stop, it
-    returns None; a StopIteration that it raises is an InvalidRequestError.
-
     Raises InvalidRequestError, naming the field, for values of the wrong kind, and TypeError for arguments that it
     has not.
+
+    Attributes:
+        start: the exchange from which the branch goes on.
+        additional_turns: at most how many continuations are run, 0 or more.
+        next: is called with each completed response, the last permitted one too; with ``additional_turns`` 0 it is
+            still called once. The request that it returns continues the branch, whatever its ``continue_from`` says;
+            the rest of it is as for ``Engine.run``. To stop, it returns None; a StopIteration that it raises is an
+            InvalidRequestError. It is called with no lease and no permit held: it may run anything, on the same
+            backend too.
+        observer: receives the events of the continuations, after each request's own.
     """
 
     start: Exchange
