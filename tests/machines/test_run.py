@@ -142,7 +142,7 @@ def conditions(state: Run, event: Input) -> Iterator[str]:
         yield "curable, repairs left" if curable else "valid, or no repair can help"
     if isinstance(event, Broke):
         budget = event in (TRANSIENT, DEMANDED) and state.transient_retries < state.policy.max_retries
-        refused = "not transient, or no budget, or a demand that is too long"
+        refused = "not transient, or no budget, or a retry-after above max_retry_after"
         yield "transient, budget left" if budget else refused
 
 
