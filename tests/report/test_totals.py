@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hypothesis import given
+from hypothesis import strategies as st
+
+from promptkit import ExecutionGroup, ReportedUsage, RunFinished
 from promptkit._report.runs import runs_of
 from promptkit._report.totals import Totals, by_profile, by_prompt, totals_of
+from promptkit._values.group import contributed
+from promptkit._values.usage import NO_USAGE, UNKNOWN_USAGE, contribution, shown
 from report.traces import attempted, eventful, finished, started, usage, whole
 
 if TYPE_CHECKING:
@@ -69,3 +75,63 @@ def test_every_run_is_in_one_group_of_each_kind() -> None:
     runs = runs_of(eventful()).runs
     for groups in (by_prompt(runs), by_profile(runs)):
         assert sum(group.totals.runs for group in groups) == len(runs)
+
+
+COUNT = st.none() | st.integers(0, 9)
+USAGE = st.builds(
+    ReportedUsage,
+    **dict.fromkeys(ReportedUsage.__struct_fields__, COUNT),
+).map(contribution)
+
+
+@st.composite
+def ended_run(draw: st.DrawFn, number: int) -> RunFinished:
+    """Give the end of a run as an engine writes it: the sum of its attempts, as it is shown."""
+    used = draw(st.lists(USAGE | st.just(UNKNOWN_USAGE) | st.just(NO_USAGE), max_size=3))
+    outcome = draw(st.sampled_from(["completed", "failed", "cancelled"])) if used else "failed"
+    return finished(
+        f"r{number}",
+        outcome=outcome,
+        error=None if outcome == "completed" else "ConnectError",
+        validation="not_requested" if outcome == "completed" else None,
+        attempts=len(used),
+        usage=shown(sum(used, start=NO_USAGE)),
+    )
+
+
+@st.composite
+def traces(draw: st.DrawFn) -> list[ExecutionEvent]:
+    ends = [draw(ended_run(number)) for number in range(draw(st.integers(0, 5)))]
+    return [event for each in ends for event in (started(each.run_id), each)]
+
+
+@given(traces(), st.integers(0, 2))
+def test_the_page_and_a_group_add_the_same_runs_to_the_same_totals(
+    events: list[ExecutionEvent], open_runs: int
+) -> None:
+    group = ExecutionGroup()
+    for event in events:
+        group.observe(event)
+    summary, added = group.snapshot(), totals(*events)
+    assert added.usage == summary.usage
+    assert (added.runs, added.attempts) == (len(summary.members), summary.attempts)
+    assert (added.retries, added.repairs) == (summary.transient_retries, summary.repair_calls)
+    unended = totals(*events, *(started(f"open{number}") for number in range(open_runs)))
+    if open_runs:
+        for name in unended.usage.__struct_fields__:
+            count, of_group = getattr(unended.usage, name), getattr(summary.usage, name)
+            assert not count.complete
+            # The zero of no runs at all is not a zero of runs.
+            assert (count.value, count.known) == (of_group.value, of_group.known and bool(_known(events, name)))
+
+
+def _known(events: list[ExecutionEvent], name: str) -> list[str]:
+    return [each.run_id for each in events if isinstance(each, RunFinished) and getattr(contributed(each), name).known]
+
+
+def test_runs_that_cannot_have_used_anything_leave_the_sum_as_it_is() -> None:
+    answered = finished("a", usage=usage(input_tokens=11, output_tokens=7))
+    refused = finished("b", outcome="failed", error="RejectedRequestError", usage=shown(NO_USAGE))
+    unreached = finished("c", outcome="failed", error="ConnectError", usage=shown(NO_USAGE))
+    summed = totals(answered, refused, unreached).usage
+    assert [str(count) for count in (summed.input_tokens, summed.cache_read_tokens)] == ["11", "unknown"]

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from promptkit._values.events import RunFinished
+from promptkit._values.group import contributed
 from promptkit._values.usage import NO_USAGE, TokenUsage, shown
 
 if TYPE_CHECKING:
@@ -59,8 +61,33 @@ def totals_of(runs: Iterable[Run]) -> Totals:
         attempts=sum(run.attempts_made for run in runs),
         retries=sum(run.transient_retries for run in runs),
         repairs=sum(run.repair_calls for run in runs),
-        usage=shown(reduce(add, (run.usage for run in runs), NO_USAGE)),
+        usage=shown(reduce(add, map(_contributed, runs), NO_USAGE)),
     )
+
+
+def _contributed(run: Run) -> TokenUsage:
+    """Give what a run adds to a sum, as a group counts it; what is known of one that did not end is a lower bound."""
+    if run.state == "did_not_end":
+        return run.usage
+    end = RunFinished(
+        at=run.ended,
+        run_id=run.run_id,
+        parent_run_id=run.parent_run_id,
+        prompt_id=run.prompt_id or "",
+        profile=run.profile,
+        backend=run.backend,
+        model=run.model,
+        definition_hash=run.definition_hash,
+        outcome=run.state,
+        error=run.error,
+        validation=run.validation,
+        attempts=run.attempts_made,
+        transient_retries=run.transient_retries,
+        repair_calls=run.repair_calls,
+        usage=run.usage,
+        duration=run.duration or 0.0,
+    )
+    return contributed(end)
 
 
 def by_prompt(runs: Iterable[Run]) -> tuple[Group, ...]:
