@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from returns.result import Success
 
-from promptkit import RunFinished
+from promptkit import ExecutionEvent, RunFinished
 from promptkit._report.report import report_of
 from report.traces import attempted, eventful, failed, finished, lines_of, page, started, whole
 
@@ -276,3 +276,15 @@ def test_a_long_list_of_prompts_is_folded_and_none_is_dropped() -> None:
     assert "150 further rows are folded below" in words(text)
     assert len(set(re.findall(r'<th scope="row"><bdi>(prompt-\d+)', text))) == 250
     assert text.count("All runs") == 2
+
+
+def test_an_attempt_that_is_short_beside_its_run_is_still_seen() -> None:
+    short: list[ExecutionEvent] = [
+        started("a"),
+        attempted("a", 0.01, attempt=1, duration=0.001),
+        attempted("a", 3600, attempt=2, duration=0.001, purpose="repair"),
+        finished("a", 3600, duration=3600.0, attempts=2, repair_calls=1),
+    ]
+    drawn = re.findall(r'<rect class="(completed|repair)" x="([\d.]+)%" width="([\d.]+%?)"', page(short))
+    assert [(shape, width) for shape, _, width in drawn] == [("completed", "2"), ("completed", "2"), ("repair", "2")]
+    assert all(float(left) <= 99.7 for _, left, _ in drawn)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from promptkit._report.tree import Place
 
 DEEPEST = 8  # steps of indentation; below, the depth is written as a number
+NARROW = 0.3  # percent of the axis; an attempt that is narrower is drawn with two pixels, or nobody would see it
 SHOWN_FAULTS = 20
 SHOWN_GROUPS = 100  # rows of a table of usage
 SHOWN_NAMES = 20  # of what a later version wrote
@@ -98,6 +99,7 @@ def _equip(environment: Environment) -> None:
         "GLYPHS": cells.GLYPHS,
         "COUNTS": cells.COUNTS,
         "DEEPEST": DEEPEST,
+        "NARROW": NARROW,
         "SHOWN_FAULTS": SHOWN_FAULTS,
         "SHOWN_GROUPS": SHOWN_GROUPS,
     }
