@@ -72,9 +72,8 @@ def _undeclared(
         if name not in declared:
             suggestion = near(name, declared)
             hint = f"did you mean {suggestion!r}? " if suggestion else ""
-            return InvalidRequestError(
-                f"prompt {prompt_id!r} declares no {kind} {name!r}: {hint}it declares: {listed(declared)}"
-            )
+            there = f": {listed(declared)}" if declared else " none"
+            return InvalidRequestError(f"prompt {prompt_id!r} declares no {kind} {name!r}: {hint}it declares{there}")
     return None
 
 

@@ -55,8 +55,9 @@ def unknown(kind: Kind, full_id: str, known: Iterable[str], namespace: str = "")
 
 def choices(kind: Kind, known: Iterable[str], namespace: str = "") -> str:
     """Name what there is to choose from, as it is written in a request."""
+    known = tuple(known)
     if not namespace:
-        return f"the {kind}s are: {listed(known)}"
+        return f"the {kind}s are: {listed(known)}" if known else "the catalog has none"
     inside = below(namespace, "")
     reachable = [name.removeprefix(inside) for name in known if name.startswith(inside)]
     if not reachable:
