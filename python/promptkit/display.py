@@ -17,7 +17,7 @@ try:
 except ModuleNotFoundError as _error:
     if (_error.name or "").partition(".")[0] != "rich":
         raise
-    _message = "promptkit.display needs rich: pip install 'promptkit-engine[cli]'"
+    _message = "promptkit.display needs rich: pip install 'promptkit-engine[cli]' (in a clone: pip install '.[cli]')"
     raise ImportError(_message, name=_error.name) from _error
 
 from promptkit._values.exchange import Exchange, ExchangeDetails

@@ -13,7 +13,10 @@ try:
 except ModuleNotFoundError as _error:
     if (_error.name or "").partition(".")[0] != "opentelemetry":
         raise
-    _message = "promptkit.opentelemetry needs opentelemetry-api: pip install 'promptkit-engine[opentelemetry]'"
+    _message = (
+        "promptkit.opentelemetry needs opentelemetry-api: pip install 'promptkit-engine[opentelemetry]' "
+        "(in a clone: pip install '.[opentelemetry]')"
+    )
     raise ImportError(_message, name=_error.name) from _error
 
 from promptkit._opentelemetry.observer import OpenTelemetryObserver

@@ -197,7 +197,10 @@ def _library() -> Any:
     try:
         return importlib.import_module("xllamacpp")
     except ModuleNotFoundError:
-        msg = 'the embedded model needs the package xllamacpp: pip install "promptkit-engine[embedded]"'
+        msg = (
+            'the embedded model needs the package xllamacpp: pip install "promptkit-engine[embedded]" '
+            '(in a clone: pip install ".[embedded]")'
+        )
         raise ConnectError(msg, transient=False) from None
     except ImportError as error:
         msg = f"xllamacpp is installed but does not load ({plain(str(error), _SAID, None)}): slim systems lack libgomp1"
