@@ -10,8 +10,10 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import select
 import shutil
 import sys
+import textwrap
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from promptkit._cli.exits import FailedError, NobodyReadsError
@@ -60,15 +62,39 @@ def styled(text: str, style: str, facts: Facts) -> str:
     return f"\x1b[{style}m{shown}\x1b[0m" if style and facts.colour and shown else shown
 
 
+def folded(text: str, width: int) -> str:
+    r"""Break lines between words where a terminal is narrower; what goes on begins as far in as its line.
+
+    A word that is longer than a line is left whole: the terminal breaks it, and what is copied of it is right.
+
+    >>> folded("  say the same again", 12)
+    '  say the\n  same again'
+    """
+    return "\n".join(_folded_line(line, width) for line in text.split("\n"))
+
+
+def _folded_line(line: str, width: int) -> str:
+    if len(line) <= width:
+        return line
+    begin = line[: len(line) - len(line.lstrip())]
+    return "\n".join(
+        textwrap.wrap(line, width, subsequent_indent=begin, break_on_hyphens=False, break_long_words=False)
+    )
+
+
 def encoded(text: str, facts: Facts) -> bytes:
     """Give the bytes for a stream; what its encoding lacks is escaped."""
     return text.encode(facts.encoding, "backslashreplace")
 
 
 class Streams:
-    """The two streams of a command. Results go to ``out``, all else to ``err``."""
+    """The two streams of a command. Results go to ``out``, all else to ``err``.
 
-    def __init__(self, *, no_color: bool = False) -> None:
+    ``as_json`` says that all is JSON: then what is noted on ``err`` is an object a line as well.
+    """
+
+    def __init__(self, *, no_color: bool = False, json: bool = False) -> None:
+        self.as_json = json
         self.out = _facts(sys.stdout, no_color=no_color)
         self.err = _facts(sys.stderr, no_color=no_color)
 
@@ -86,11 +112,20 @@ class Streams:
 
     def say(self, text: str, style: str = PLAIN) -> None:
         """Tell something that is no result, on stderr."""
-        self._err(encoded(styled(text, style, self.err) + "\n", self.err))
+        self._err(encoded(styled(self._folded(text), style, self.err) + "\n", self.err))
+
+    def note(self, text: str, style: str = PLAIN) -> None:
+        """Tell a sentence that is no result, on stderr; as JSON where all is JSON."""
+        if self.as_json:
+            self.json_error({"note": text})
+        else:
+            self.say(text, style)
 
     def error(self, message: str) -> None:
         """Tell what went wrong."""
-        self._err(encoded(f"{styled('error:', RED, self.err)} {visible(message)}\n", self.err))
+        head = "error:"
+        told = self._folded(visible(f"{head} {message}")).removeprefix(head)
+        self._err(encoded(f"{styled(head, RED, self.err)}{told}\n", self.err))
 
     def json_error(self, value: Any) -> None:
         """Tell what went wrong as one line of JSON."""
@@ -102,6 +137,9 @@ class Streams:
         console = console_on(target, self.out)
         console.print(what)
         return "".join(f"{line.rstrip()}\n" for line in target.getvalue().splitlines())
+
+    def _folded(self, text: str) -> str:
+        return folded(text, self.err.width) if self.err.terminal else text
 
     def _out(self, data: bytes) -> None:
         if sys.stdout is None:  # closed before the program began
@@ -177,9 +215,16 @@ def _old_windows() -> bool:
 
 
 def _write(stream: TextIO, data: bytes) -> None:
+    """Write all of it, past every buffer: a write to a disk that is almost full or to a pipe can be a short one."""
     stream.flush()
-    stream.buffer.write(data)
-    stream.buffer.flush()
+    raw: Any = getattr(stream.buffer, "raw", stream.buffer)
+    left = memoryview(data)
+    while left:
+        written = raw.write(left)
+        if written is None:  # a pipe that another program made non-blocking, and that is full
+            select.select([], [stream], [])
+        else:
+            left = left[written:]
 
 
 def _to_nowhere(stream: TextIO) -> None:
