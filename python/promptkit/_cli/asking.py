@@ -14,6 +14,7 @@ from promptkit import BlockingEngine, Catalog, Message, OutputContract, RunReque
 from promptkit._cli.arguments import Assignment, File, Text, as_text, inline, missing, read_assignments, readable
 from promptkit._cli.exits import FailedError, RefusedError, WrongUseError
 from promptkit._cli.user_files import ReadFiles, read_file, read_stdin, text_of
+from promptkit._values.visible import visible
 from promptkit.errors import InputError, InvalidRequestError, PromptKitError, TemplateError
 
 if TYPE_CHECKING:
@@ -65,6 +66,23 @@ def decoded(typed: Typed, encoding: str) -> Typed:
     )
 
 
+def all_text(typed: Typed, found: Sequence[Assignment]) -> Result[None, str]:
+    """Say whether all that was typed is text, but for the paths of files, which can be any bytes."""
+    given = [
+        ("ID", typed.prompt_id),
+        ("--profile", typed.profile),
+        ("--schema", typed.schema),
+        ("--session-id", typed.session_id),
+        *(("--message", each) for each in typed.messages),
+        *((f"{each.option} {visible(each.name)}", each.name) for each in found),
+        *((f"{each.option} {each.name}", each.source.text) for each in found if isinstance(each.source, Text)),
+    ]
+    for what, text in given:
+        if text is not None and any("\ud800" <= character <= "\udfff" for character in text):
+            return Failure(f"{what}: is not UTF-8 text")
+    return Success(None)
+
+
 def contract_of(typed: Typed, prompts_own: OutputContract) -> Result[OutputContract | None, str]:
     """Give the contract that the options ask for; None when they leave the prompt's own as it is."""
     kind, schema, repairs = typed.output, typed.schema, typed.max_repairs
@@ -94,6 +112,7 @@ def asked(catalog: Catalog, typed: Typed, observer: Observer | None = None, *, c
     typed = decoded(typed, encoding)
     read = or_wrong_use(read_assignments(typed.variables, typed.json_variables, typed.inputs))
     found = tuple(readable(each, encoding) for each in read)
+    or_wrong_use(all_text(typed, found))
     prompt = catalog.prompts.get(typed.prompt_id)
     inputs, contents = _inputs(found, prompt)
     request = RunRequest(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from promptkit._cli.exits import UnfinishedError
+from promptkit._cli.exits import FailedError, RefusedError, UnfinishedError
+from promptkit._cli.shell_words import in_a_shell
 from promptkit.errors import CapacityError, GenerationError, OutputInvalidError, PromptKitError
 
 if TYPE_CHECKING:
     from promptkit import TokenUsage
+    from promptkit._cli.streams import Streams
 
 COUNTS = ("input", "output", "cache_read", "cache_write", "reasoning")
 OF_BACKENDS = ("transient", "status", "provider_code", "retry_after", "response_id")
@@ -33,9 +35,16 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
 
 def sentence_of(error: BaseException) -> str:
     """Give what is said about an error."""
+    if isinstance(error, RefusedError):
+        error = error.refusal
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    return str(error) or type(error).__name__
+    return in_a_shell(error) or type(error).__name__
+
+
+def timeout_text(seconds: float | None) -> str:
+    """Say that the time that --timeout gives to a run was over."""
+    return f"the run did not finish within the {seconds or 0:g} s of --timeout: give it more"
 
 
 def note_of(error: BaseException) -> str | None:
@@ -44,6 +53,14 @@ def note_of(error: BaseException) -> str | None:
         return None
     usage = "" if error.usage is None else f", and used {usage_text(error.usage)}"
     return f"the run made {counted(error.attempts, 'attempt')}{usage}"
+
+
+def tell_beside(streams: Streams, message: str) -> None:
+    """Tell a failure that costs no result, as JSON where all is JSON."""
+    if streams.as_json:
+        streams.json_error(object_of(FailedError(message), message))
+    else:
+        streams.error(message)
 
 
 def object_of(error: BaseException, message: str, hint: str | None = None) -> dict[str, Any]:
@@ -56,6 +73,8 @@ def object_of(error: BaseException, message: str, hint: str | None = None) -> di
     faults = getattr(error, "faults", None)
     if faults is not None:
         told["faults"] = faults
+    if hasattr(error, "fault_count"):
+        told["fault_count"] = error.fault_count
     if isinstance(error, OutputInvalidError):
         told["violations"] = error.violations
     if isinstance(error, GenerationError):
