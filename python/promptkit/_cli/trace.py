@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from typing import IO, TYPE_CHECKING, Self
 
 import msgspec
 
-from promptkit._cli.exits import FailedError
+from promptkit._cli.exits import FailedError, WrongUseError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,14 +16,22 @@ if TYPE_CHECKING:
     from promptkit import ExecutionEvent
 
 
+LONGEST = 2**20  # of a first line that is looked at
+BEGINNING = b'{"kind":"'
+
+
 class Trace:
     """An observer that appends to a file. A disk that fails does not cost the answer: it is told at the end."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file, before anything is sent. Raises FailedError when it cannot be appended to."""
+        """Open the file, before anything is sent.
+
+        Raises FailedError when it cannot be appended to, and WrongUseError when it is something else than a trace.
+        """
         self._path = path
         self._failure: OSError | None = None
         try:
+            _expect_trace(path)
             broken = _is_cut_off(path)
             self._file: IO[bytes] = path.open("ab", buffering=0)
             if broken:
@@ -36,7 +45,9 @@ class Trace:
         if self._failure is not None:
             return
         try:
-            self._file.write(msgspec.json.encode(event) + b"\n")
+            left = memoryview(msgspec.json.encode(event) + b"\n")
+            while left:  # a disk that is almost full takes a part, and says so with the next
+                left = left[self._file.write(left) :]
         except OSError as error:
             self._failure = error
 
@@ -57,6 +68,48 @@ class Trace:
             return None
         reason = self._failure.strerror or type(self._failure).__name__
         return f"--trace: {self._path} does not have all events: {reason}"
+
+
+class _Event(msgspec.Struct):
+    """What every event of a trace has, those of later versions too."""
+
+    kind: str
+    run_id: str
+    at: str
+
+
+def is_event(line: bytes) -> bool:
+    """Say whether a line can be an event of a trace, whole or cut off at its end.
+
+    >>> is_event(b'{"kind":"run_sta'), is_event(b'[[messages]]')
+    (True, False)
+    """
+    line = line.removeprefix(BOM_UTF8).strip()
+    try:
+        msgspec.json.decode(line, type=_Event)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        # Written by a program that was ended: the kind comes first.
+        return line.startswith(BEGINNING) and not _is_json(line)
+    return True
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        msgspec.json.decode(line, type=msgspec.Raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+def _expect_trace(path: Path) -> None:
+    """Refuse a file that is something else: what is appended would spoil a prompt, an input or a program."""
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        first = next((line for line in iter(lambda: file.readline(LONGEST), b"") if line.strip()), None)
+    if first is not None and not is_event(first):
+        msg = f"--trace: {path} is no trace, and was not touched: name a file that is not there yet, or a trace"
+        raise WrongUseError(msg)
 
 
 def _is_cut_off(path: Path) -> bool:
