@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
+import stat
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from returns.result import Failure
@@ -14,27 +19,29 @@ from promptkit._report.report import report_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from promptkit import Fault
     from promptkit._cli.streams import Streams
     from promptkit._report.summary import Summary
 
-MOST_TOLD = 5  # lines that cannot be read; the page has them all
+MOST_TOLD = 5  # lines that cannot be read, of a trace that has others; the page has them all
 
 
 class UnreadableTraceError(FailedError):
     """Nothing in the trace can be read."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
-        """Hold the faults; the text lists the first, one a line."""
-        more = [f"and {len(faults) - MOST_TOLD:,} more lines"] if len(faults) > MOST_TOLD else []
-        super().__init__("\n  ".join([*map(str, faults[:MOST_TOLD]), *more]))
-        self.faults = tuple(faults)
+        """Hold the first fault, which stands for all, and how many there are."""
+        first, *others = faults
+        more = f" (and so are {counted(len(others), 'other line')})" if others else ""
+        super().__init__(str(first) if first.line is None else f"this is no trace: {first}{more}")
+        self.faults = (first,)
+        self.fault_count = len(faults)
 
 
-def report(trace: str, *, output: Path | None, json: bool, streams: Streams) -> int:
+def report(trace: str, *, output: str | None, json: bool, streams: Streams) -> int:
     """Make the page, or with ``json`` what it says as values."""
+    target = _target(output, trace)
     if output is None and not json and streams.out.terminal:
         msg = "the report is a page of HTML, and not for a terminal: give --output report.html, or send it to a file"
         raise WrongUseError(msg)
@@ -46,12 +53,12 @@ def report(trace: str, *, output: Path | None, json: bool, streams: Streams) -> 
     page = made.unwrap()
     html = page.html.removesuffix("\n")
     for note in notes_of(page.summary):
-        streams.say(f"note: {note}")
+        streams.note(note if json else f"note: {note}")
     if json:
         streams.json(page.summary)
-    if output is not None:
-        _write(output, html + "\n")
-        streams.say(f"{output}: {counted(len(page.summary.runs), 'run')}")
+    if target is not None:
+        _write(target, html + "\n")
+        streams.note(f"{target}: {counted(len(page.summary.runs), 'run')}")
     elif not json:
         streams.result(html)
     return DONE
@@ -67,9 +74,48 @@ def notes_of(summary: Summary) -> Iterator[str]:
         yield f"line {summary.cut_off:,}, the last one, is cut off"
 
 
+def _target(output: str | None, trace: str) -> Path | None:
+    """Give the file to write; None is standard output. Raises WrongUseError where it would cost the trace."""
+    if output in {None, "-"}:
+        return None
+    if not output:
+        msg = "--output '' names no file: type --output report.html"
+        raise WrongUseError(msg)
+    target = Path(output)
+    with contextlib.suppress(OSError, ValueError):
+        given = os.fstat(sys.stdin.fileno()) if trace == "-" else os.stat(trace)  # noqa: PTH116  # Path changes names
+        if stat.S_ISREG(given.st_mode) and os.path.samestat(given, target.stat()):
+            msg = f"--output: {output} is the trace itself, and was not touched: name another file"
+            raise WrongUseError(msg)
+    return target
+
+
 def _write(output: Path, page: str) -> None:
+    content = page.encode("utf-8", "backslashreplace")
     try:
-        output.write_bytes(page.encode("utf-8", "backslashreplace"))
-    except OSError as error:
-        msg = f"--output: {output} cannot be written: {error.strerror or type(error).__name__}; name another file"
+        if output.exists() and not output.is_file():
+            output.write_bytes(content)  # a device or a pipe; a folder is an error
+        else:
+            _replace(output.resolve(), content)
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        msg = f"--output: {output} cannot be written: {reason}; name another file"
         raise FailedError(msg) from None
+
+
+def _replace(output: Path, content: bytes) -> None:
+    """Write beside the file, then give it the name: what was there stays until all is written."""
+    mode = None
+    if output.exists():
+        with output.open("ab"):  # may it be written at all?
+            mode = stat.S_IMODE(output.stat().st_mode)
+    beside = output.with_name(f".{output.name}.{os.getpid()}")
+    try:
+        with beside.open("xb") as file:
+            file.write(content)
+        if mode is not None:
+            beside.chmod(mode)
+        beside.replace(output)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
