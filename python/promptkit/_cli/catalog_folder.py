@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from promptkit import Catalog, load_catalog
+import msgspec
+
+from promptkit import Catalog, Fault, load_catalog
 from promptkit._cli.exits import WrongUseError
+from promptkit.errors import InvalidConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +43,28 @@ def catalog_folder(given: Path | None) -> Path:
 
 def opened_catalog(given: Path | None) -> Catalog:
     """Find and load the catalog. Raises WrongUseError or InvalidConfigError."""
-    return load_catalog(catalog_folder(given))
+    folder = catalog_folder(given)
+    try:
+        return load_catalog(folder)
+    except InvalidConfigError as error:
+        way = folder_from_here(folder)
+        raise InvalidConfigError(*(fault_from_here(fault, way) for fault in error.faults)) from None
+
+
+def fault_from_here(fault: Fault, folder: str) -> Fault:
+    """Give a fault with its file's path from here, so that editors and terminals find it."""
+    if fault.file is None or not folder or os.path.isabs(fault.file):  # noqa: PTH117  # a name for people
+        return fault
+    return msgspec.structs.replace(fault, file=f"{folder}/{fault.file}")
+
+
+def folder_from_here(folder: Path) -> str:
+    """Give the way from the current folder, with "/"; empty for that folder itself."""
+    try:
+        way = Path(os.path.relpath(folder)).as_posix()
+    except (OSError, ValueError):  # another drive, or no current folder
+        way = folder.as_posix()
+    return "" if way == "." else way
 
 
 def _has_catalog(folder: Path) -> bool:
