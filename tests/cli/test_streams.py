@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from promptkit._cli.streams import RED, Facts, encoded, facts_of, styled
+from promptkit._cli.streams import RED, Facts, encoded, facts_of, folded, styled
 from promptkit._cli.tables import fits, value_text
 
 
@@ -56,6 +56,12 @@ def test_a_table_folds_only_its_widest_column_and_only_where_that_is_readable() 
 
 
 def test_values_of_settings_are_written_as_they_are_configured() -> None:
-    assert [value_text(value) for value in (None, "x", 1.5, False, ["a"], {"b": None})] == [
-        "-", "x", "1.5", "false", '["a"]', '{"b":null}',
+    assert [value_text(value) for value in (None, "x", 1.5, False, ["a"], [], {}, {"b": None, "c": 2})] == [
+        "-", "x", "1.5", "false", '["a"]', "none", "none", "b default, c 2",
     ]  # fmt: skip
+
+
+def test_sentences_are_folded_between_words() -> None:
+    assert folded("say something, or leave", 12).splitlines() == ["say", "something,", "or leave"]
+    assert folded("short", 12) == "short"
+    assert folded("a-word-that-is-longer and\n  one more line", 12) == "a-word-that-is-longer\nand\n  one more\n  line"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import typer
 
-SHOWN = ("prompt", "profile", "backend")
+SHOWN = ("prompt", "profile", "backend", "schema")
 
 
 def ids_of(kind: str) -> Callable[[typer.Context, str], list[str]]:

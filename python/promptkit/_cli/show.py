@@ -15,6 +15,7 @@ from promptkit._cli.catalog_folder import opened_catalog
 from promptkit._cli.exits import DONE
 from promptkit._cli.streams import BOLD
 from promptkit._cli.tables import pairs_of, settings_table, table_of, value_text
+from promptkit.errors import UnknownSchemaError, listed, near
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from promptkit._cli.streams import Streams
 
 KINDS = ("prompts", "profiles", "backends", "schemas")
-SHOWN = ("prompt", "profile", "backend")
+TYPED = "show prompt ID, show profile ID, show backend ID, show schema ID, or one of them without an ID"
 
 
 def asked_for(kind: str | None, identifier: str | None) -> Result[tuple[str | None, str | None], str]:
@@ -32,8 +33,10 @@ def asked_for(kind: str | None, identifier: str | None) -> Result[tuple[str | No
     if kind is None:
         return Success((None, None))
     plural = kind if kind.endswith("s") else f"{kind}s"
-    if plural not in KINDS or (plural == "schemas" and identifier is not None):
-        return Failure(f"there is no {kind!r} to show: type show prompt ID, show profile ID or show backend ID")
+    if plural not in KINDS:
+        meant = near(kind, (*KINDS, *(each.removesuffix("s") for each in KINDS)))
+        hint = "" if meant is None else f"did you mean {meant!r}? "
+        return Failure(f"there is no {kind!r} to show: {hint}type {TYPED}")
     return Success((plural, identifier))
 
 
@@ -49,6 +52,9 @@ def show(kind: str | None, identifier: str | None, *, catalog: Path | None, json
             streams.json(listed if plural is None else listed[plural])
         else:
             _list(listed, streams)
+        return DONE
+    if plural == "schemas":
+        _show_schema(opened, chosen, json=json, streams=streams)
         return DONE
     with BlockingEngine(opened) as engine:
         details: Any = getattr(engine, f"inspect_{plural.removesuffix('s')}")(chosen)
@@ -126,7 +132,26 @@ def _show_prompt(details: PromptDetails, streams: Streams) -> None:
         streams.result(text)
     if details.output.schema is not None:
         streams.result("\n--- schema", BOLD)
-        streams.result(msgspec.json.format(msgspec.json.encode(details.output.schema), indent=2).decode())
+        streams.result(schema_text(details.output.schema))
+
+
+def schema_text(schema: Any) -> str:
+    """Write a JSON Schema for people."""
+    return msgspec.json.format(msgspec.json.encode(schema), indent=2).decode()
+
+
+def _show_schema(catalog: Catalog, identifier: str, *, json: bool, streams: Streams) -> None:
+    if identifier not in catalog.schemas:
+        meant = near(identifier, catalog.schemas)
+        hint = "" if meant is None else f"did you mean {meant!r}? "
+        there = f"the schemas are: {listed(catalog.schemas)}" if catalog.schemas else "the catalog has none"
+        msg = f"there is no schema {identifier!r}: {hint}{there}"
+        raise UnknownSchemaError(msg)
+    schema = catalog.schemas[identifier]
+    if json:
+        streams.json(schema)
+    else:
+        streams.result(schema_text(schema))
 
 
 def _show_settings(details: ProfileDetails | BackendDetails, streams: Streams) -> None:
@@ -134,6 +159,8 @@ def _show_settings(details: ProfileDetails | BackendDetails, streams: Streams) -
     settings = fields.pop("settings", None)
     for busy in ("running", "waiting"):  # nothing runs in this process
         fields.pop(busy, None)
+    if fields.get("kind") == "embedded" and fields.get("embedded") is None:
+        fields["embedded"] = "the default model, with default options"
     streams.drawing(streams.drawn(pairs_of((name, value_text(value)) for name, value in fields.items())))
     if settings is not None:
         streams.result("")
