@@ -69,11 +69,19 @@ def _is_there(path: Path) -> bool:
         return False
 
 
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"the folder {folder} cannot be made: {error.strerror or type(error).__name__}; name another one"
+        raise FailedError(msg) from None
+
+
 def _write(folder: Path, planned: Iterable[StarterFile]) -> None:
     for file in planned:
         target = folder / file.path
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
+            _make(target.parent)
             with target.open("xb") as opened:  # whoever was faster keeps what is there
                 opened.write(file.content)
         except OSError as error:
