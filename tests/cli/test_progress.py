@@ -74,3 +74,22 @@ def test_a_run_that_ended_waits_for_no_further_attempt() -> None:
 def test_the_download_of_the_model_is_told_before_all_else() -> None:
     state = after(State(fetching="fetching the default model once: 98 MB"), STARTED)
     assert line_of("ask", state, 1.0, 1.0) == "ask  1 s  fetching the default model once: 98 MB"
+
+
+def test_the_download_is_told_as_json_where_all_is_json(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    with Progress(Streams(json=True), "ask"):
+        logging.getLogger("promptkit.embedded").warning("fetching the default model once: 98 MB")
+    assert capsysbinary.readouterr() == (b"", b'{"note":"fetching the default model once: 98 MB"}\n')
+
+
+def test_the_download_says_how_much_of_it_is_here() -> None:
+    state = after(State(fetching="fetching the default model once: x.gguf, 98 MB", fetched=41_900_000), STARTED)
+    assert line_of("ask", state, 3.0, 3.0) == "ask  3 s  fetching the default model once: x.gguf, 98 MB, 41 MB are here"
+
+
+def test_the_bytes_of_the_download_are_told_by_the_line_alone(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    logger = logging.getLogger("promptkit.embedded")
+    level = logger.level
+    with Progress(Streams(), "ask"):
+        logger.debug("%d of about %d bytes are fetched", 1, 2, extra={"fetched_bytes": 1})
+    assert (capsysbinary.readouterr(), logger.level) == ((b"", b""), level)

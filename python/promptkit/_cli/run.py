@@ -8,7 +8,7 @@ from promptkit import compose_observers
 from promptkit._cli.asking import Typed, asked, refusals
 from promptkit._cli.catalog_folder import opened_catalog
 from promptkit._cli.exits import DONE, FAILED, INVALID_OUTPUT, CancelledError, TimedOutError
-from promptkit._cli.failure import counted, usage_text
+from promptkit._cli.failure import counted, tell_beside, timeout_text, usage_text
 from promptkit._cli.progress import Progress
 from promptkit._cli.streams import DIM, Streams
 from promptkit._cli.trace import Trace
@@ -44,7 +44,7 @@ def run(
         streams.result(result.raw_output)
         tell(result, streams, verbose=verbose)
     if lost is not None:
-        streams.error(lost)
+        tell_beside(streams, lost)
     return exit_of_result(result) or (DONE if lost is None else FAILED)
 
 
@@ -69,6 +69,8 @@ def notes_of(result: RunResult) -> tuple[str, ...]:
     notes = []
     if result.refusal is not None:
         notes.append(f"note: the model refused: {result.refusal}")
+    elif not result.raw_output and result.finish_reason != "length":
+        notes.append(f"note: the answer is empty (finish_reason {result.finish_reason or 'not given'})")
     if result.finish_reason == "length":
         remedy = f"raise max_output_tokens of the profile {result.profile!r}"
         notes.append(f"note: the answer was cut off (finish_reason length): {remedy}")
@@ -87,8 +89,7 @@ def finished_run(ask: Asked, timeout: float | None, progress: Progress) -> RunRe
     try:
         return ask.engine.run(ask.request, timeout=timeout)
     except TimeoutError:
-        msg = f"the run did not finish within the {timeout:g} s of --timeout: give it more"
-        raise TimedOutError(msg, progress.finished) from None
+        raise TimedOutError(timeout_text(timeout), progress.finished) from None
     except KeyboardInterrupt:
         msg = "cancelled"
         raise CancelledError(msg, progress.finished) from None
