@@ -148,6 +148,8 @@ def test_show_tells_all_about_one_thing(promptkit: Command) -> None:
     assert promptkit("show", "profile", "warm", "--json").json["settings"]["temperature"]["origin"] == "profile"
     assert "max_concurrency" in promptkit("show", "backend", "server").out
     assert promptkit("show", "backend", "server", "--json").json["max_concurrency"] == 8
+    assert json.loads(promptkit("show", "schema", "number").out)["required"] == ["a"]
+    assert promptkit("show", "schema", "number", "--json").json["required"] == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +158,9 @@ def test_show_tells_all_about_one_thing(promptkit: Command) -> None:
         (["show", "prompt", "aks"], "did you mean 'ask'?"),
         (["show", "profile", "warn"], "did you mean 'warm'?"),
         (["show", "backend", "x"], "'server'"),
-        (["show", "model", "x"], "type show prompt ID, show profile ID or show backend ID"),
+        (["show", "model", "x"], "type show prompt ID, show profile ID, show backend ID, show schema ID"),
+        (["show", "promts"], "did you mean 'prompts'?"),
+        (["show", "schema", "numbr"], "there is no schema 'numbr': did you mean 'number'? the schemas are: 'number'"),
     ],
 )
 @pytest.mark.usefixtures("catalog")
@@ -212,13 +216,129 @@ def test_report_tells_what_it_cannot_read(promptkit: Command, tmp_path: Path) ->
     trace = tmp_path / "t.jsonl"
     trace.write_text("no\n" * 9, encoding="utf-8")
     ended = promptkit("report", str(trace))
-    assert (ended.status, ended.out, ended.err.count("\n")) == (1, "", 6)
-    assert ended.err.endswith("and 4 more lines\n")
-    assert len(promptkit("report", str(trace), "--json").error["faults"]) == 9
+    assert (ended.status, ended.out, ended.err.count("\n")) == (1, "", 1)
+    assert ended.err.startswith(f"error: this is no trace: {trace}:1: is not JSON")
+    assert ended.err.endswith(" (and so are 8 other lines)\n")
+    told = promptkit("report", str(trace), "--json").error
+    assert ([fault["line"] for fault in told["faults"]], told["fault_count"]) == ([1], 9)
+    trace.write_bytes(b"")
+    assert promptkit("report", str(trace)).err.startswith(f"error: {trace}: has no events")
     ended = promptkit("report", str(tmp_path / "nowhere"))
     assert (ended.status, ended.err.endswith("nowhere cannot be read: No such file or directory\n")) == (1, True)
     made = promptkit("report", str(trace), "-o", str(tmp_path / "no" / "r.html"))
     assert made.status == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights there")
+@pytest.mark.usefixtures("catalog")
+def test_report_never_writes_over_the_trace_it_reads(promptkit: Command, stub: StubServer) -> None:
+    stub.say(ok("x"))
+    promptkit("run", "ask", "--var", "question=x", "--trace", "t.jsonl")
+    before = Path("t.jsonl").read_bytes()
+    Path("soft").symlink_to("t.jsonl")
+    os.link("t.jsonl", "hard")
+    for output in ("t.jsonl", "./t.jsonl", "soft", "hard"):
+        ended = promptkit("report", "t.jsonl", "-o", output)
+        assert (ended.status, Path("t.jsonl").read_bytes()) == (2, before)
+        assert ended.err == f"error: --output: {output} is the trace itself, and was not touched: name another file\n"
+    with Path("t.jsonl").open("rb") as trace:
+        piped = subprocess.run(
+            [sys.executable, "-m", "promptkit", "report", "-", "-o", "t.jsonl"],
+            stdin=trace, capture_output=True, env=environment(), timeout=15, check=False,
+        )  # fmt: skip
+    assert (piped.returncode, Path("t.jsonl").read_bytes()) == (2, before)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights there")
+@pytest.mark.usefixtures("catalog")
+def test_a_page_is_written_beside_and_then_gets_its_name(promptkit: Command, stub: StubServer) -> None:
+    stub.say(ok("x"))
+    promptkit("run", "ask", "--var", "question=x", "--trace", "t.jsonl")
+    Path("kept.html").write_text("old", encoding="utf-8")
+    Path("kept.html").chmod(0o640)
+    Path("link.html").symlink_to("kept.html")
+    inode = Path("kept.html").stat().st_ino
+    assert promptkit("report", "t.jsonl", "-o", "link.html").status == 0
+    assert Path("link.html").is_symlink()
+    assert Path("kept.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert (Path("kept.html").stat().st_mode & 0o777, Path("kept.html").stat().st_ino != inode) == (0o640, True)
+    assert not list(Path().glob(".*html*"))
+    assert promptkit("report", "t.jsonl", "-o", "-").out.startswith("<!doctype html>")
+    assert not Path("-").exists()
+    assert promptkit("report", "t.jsonl", "-o", "").status == 2
+    told = promptkit("report", "t.jsonl", "--json", "-o", "kept.html")
+    assert json.loads(told.err) == {"note": "kept.html: 1 run"}
+
+
+def test_a_folder_that_cannot_be_made_is_told(promptkit: Command) -> None:
+    ended = promptkit("init", os.path.join(os.devnull, "x"))  # noqa: PTH118
+    assert ended.status == 1
+    assert ended.err.startswith("error: ")
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="there is no such folder here")
+def test_a_folder_that_the_system_refuses_is_told(promptkit: Command) -> None:
+    ended = promptkit("init", "/proc/x")
+    assert (ended.status, ended.err) == (
+        1, "error: the folder /proc/x cannot be made: No such file or directory; name another one\n",
+    )  # fmt: skip
+
+
+@pytest.mark.usefixtures("catalog")
+def test_options_of_every_command_can_stand_before_its_name(
+    promptkit: Command, catalog: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(catalog.parent)
+    assert promptkit("-C", "catalog", "--no-color", "check").status == 0
+    assert promptkit("--json", "--catalog=catalog", "check").json["prompts"] == 6
+    assert promptkit("--no-color", "--version").status == 0
+    ended = promptkit("--trace", "t", "run", "ask")
+    assert ended.err.endswith("an option of a command stands after its name, as in `promptkit run ID --trace FILE`\n")
+    assert promptkit("-C", "catalog", "demo").status == 2
+
+
+@pytest.mark.usefixtures("catalog")
+def test_check_takes_one_folder(promptkit: Command, catalog: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = promptkit("check", "-C", ".", "../empty")
+    assert (ended.status, ended.err) == (2, "error: two folders are named, ../empty and .: leave one out\n")
+    monkeypatch.setenv("PROMPTKIT_CATALOG", "nowhere")
+    assert promptkit("check", str(catalog)).status == 0
+
+
+@pytest.mark.usefixtures("catalog")
+def test_faults_are_found_from_here_whatever_command_finds_them(
+    promptkit: Command, catalog: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (catalog / "prompts" / "ask.toml").write_text('profil = "warm"', encoding="utf-8")
+    monkeypatch.chdir(catalog.parent)
+    ended = promptkit("run", "ask", "-C", "catalog")
+    assert ended.status == 1
+    assert "catalog/prompts/ask.toml:1: profil: " in ended.err
+
+
+@pytest.mark.usefixtures("catalog")
+def test_an_empty_catalog_says_that_it_has_none(promptkit: Command, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "promptkit.toml").write_bytes(b"")
+    ended = promptkit("run", "x", "-C", str(tmp_path / "empty"))
+    assert ended.err == "error: there is no prompt 'x': the catalog has none\n"
+    assert promptkit("render", "number", "--var", "a=b").err == (
+        "error: prompt 'number' declares no variable 'a': it declares none\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "usage"), [("check", "[OPTIONS] [DIR]"), ("show", "[OPTIONS] [KIND] [ID]"), ("run", "[OPTIONS] ID")]
+)
+def test_usage_lines_are_plain(promptkit: Command, name: str, usage: str) -> None:
+    assert promptkit(name, "--help").out.startswith(f"Usage: promptkit {name} {usage}\n")
+
+
+@pytest.mark.parametrize("option", ["--install-completion", "--show-completion"])
+def test_completion_is_for_this_shell_and_takes_no_name(promptkit: Command, option: str) -> None:
+    ended = promptkit(option, "nosuch")
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err.startswith(f"error: {option} takes nothing after it")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -36,6 +36,8 @@ def _completed(*words: str, shell: str = "bash", **changes: str) -> list[str]:
         (("run", "ask", "--schema", "n"), ["number"]),
         (("show", "p"), ["prompt", "profile"]),
         (("show", "profile", "w"), ["warm"]),
+        (("show", "schema", ""), ["number"]),
+        (("show", "s"), ["schema"]),
         (("show", "backend", ""), ["server"]),
     ],
 )

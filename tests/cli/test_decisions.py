@@ -10,13 +10,15 @@ import pytest
 
 from promptkit import OutputContract, errors
 from promptkit._cli.asking import Typed, contract_of, hint_of
-from promptkit._cli.catalog_folder import nearest
-from promptkit._cli.check import fault_line
+from promptkit._cli.catalog_folder import fault_from_here, nearest
 from promptkit._cli.exits import CancelledError, FailedError, NobodyReadsError, WrongUseError, exit_of
 from promptkit._cli.failure import note_of, object_of, sentence_of, usage_text
+from promptkit._cli.help_pages import folded_command
 from promptkit._cli.init import next_steps
+from promptkit._cli.invocation import command_first
 from promptkit._cli.show import asked_for
 from promptkit._cli.starter_files import in_the_way
+from promptkit._cli.trace import is_event
 from promptkit._values.usage import KNOWN_ZERO, NO_USAGE, UNKNOWN_USAGE, TokenCount, shown
 
 SCHEMA = OutputContract(kind="json_schema", schema="number", max_repairs=2)
@@ -120,6 +122,46 @@ def test_an_error_of_the_system_names_the_file() -> None:
     assert sentence_of(TimeoutError()) == "TimeoutError"
 
 
+@pytest.mark.parametrize(
+    ("argv", "first"),
+    [
+        (["-C", "a", "check"], ["check", "-C", "a"]),
+        (["-Ca", "--json", "check", "b"], ["check", "-Ca", "--json", "b"]),
+        (["--no-color", "--help"], ["--help"]),
+        (["check", "-C", "a"], ["check", "-C", "a"]),
+        (["--json"], ["--json"]),
+        (["-C"], ["-C"]),
+        (["--json", "--trace", "t"], ["--json", "--trace", "t"]),
+        ([], []),
+    ],
+)
+def test_options_before_a_command_are_read_as_its_own(argv: list[str], first: list[str]) -> None:
+    assert command_first(argv) == first
+
+
+def test_an_example_is_folded_so_that_a_shell_takes_it_as_one() -> None:
+    line = "promptkit run ask --var question='Why is the sky blue?' --json"
+    pieces = list(folded_command(line, 40))
+    assert pieces == ["promptkit run ask --var \\", "  question='Why is the sky blue?' \\", "  --json"]
+    assert list(folded_command(line, 80)) == [line]
+
+
+@pytest.mark.parametrize(
+    ("line", "event"),
+    [
+        (b'{"kind":"run_started","run_id":"a","at":"x"}\n', True),
+        (b'\xef\xbb\xbf{"at":"x","run_id":"a","kind":"of a later version"}\n', True),
+        (b'{"kind":"run_sta', True),
+        (b'{"kind":"a letter"}', False),
+        (b"{}\n", False),
+        (b'[[messages]]\nrole = "user"', False),
+        (b"\xff", False),
+    ],
+)
+def test_a_trace_is_known_by_its_first_line(line: bytes, event: bool) -> None:  # noqa: FBT001
+    assert is_event(line) is event
+
+
 def test_the_nearest_catalog_upward_is_taken() -> None:
     start = Path("/a/b/c")
     assert nearest(start, lambda folder: folder in {Path("/a"), Path("/a/b")}) == Path("/a/b")
@@ -129,10 +171,10 @@ def test_the_nearest_catalog_upward_is_taken() -> None:
 
 def test_a_fault_is_shown_with_the_way_to_its_file() -> None:
     fault = errors.Fault(message="is wrong.", file="prompts/a.toml", line=3)
-    assert fault_line(fault, "") == "prompts/a.toml:3: is wrong."
-    assert fault_line(fault, "../my") == "../my/prompts/a.toml:3: is wrong."
-    assert fault_line(errors.Fault(message="is wrong.", file="/x/a.toml"), "my") == "/x/a.toml: is wrong."
-    assert fault_line(errors.Fault(message="is wrong."), "my") == "is wrong."
+    assert str(fault_from_here(fault, "")) == "prompts/a.toml:3: is wrong."
+    assert str(fault_from_here(fault, "../my")) == "../my/prompts/a.toml:3: is wrong."
+    assert str(fault_from_here(errors.Fault(message="is wrong.", file="/x/a.toml"), "my")) == "/x/a.toml: is wrong."
+    assert str(fault_from_here(errors.Fault(message="is wrong."), "my")) == "is wrong."
 
 
 def test_what_would_be_written_over_is_found_also_where_a_folder_is_needed() -> None:
@@ -150,5 +192,6 @@ def test_kinds_are_taken_in_the_singular_and_the_plural() -> None:
     assert asked_for("prompt", "a").unwrap() == asked_for("prompts", "a").unwrap() == ("prompts", "a")
     assert asked_for(None, None).unwrap() == (None, None)
     assert asked_for("schemas", None).unwrap() == ("schemas", None)
-    for kind, identifier in (("model", None), ("schema", "finding"), ("", None)):
+    assert asked_for("schema", "finding").unwrap() == ("schemas", "finding")
+    for kind, identifier in (("model", None), ("", None)):
         assert "type show prompt ID" in asked_for(kind, identifier).failure()

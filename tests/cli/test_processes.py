@@ -114,6 +114,103 @@ def test_a_result_that_cannot_be_written_is_an_error(stub: StubServer) -> None:
     assert ended.stderr == b"error: the result cannot be written to standard output: No space left on device\n"
 
 
+LIMITED = """
+import resource, os, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+@posix
+@pytest.mark.usefixtures("catalog")
+@pytest.mark.parametrize("unbuffered", [(), ("-u",)])
+@pytest.mark.parametrize("command", ["run", "render", "report"])
+def test_a_result_that_is_cut_off_by_the_system_is_an_error(
+    stub: StubServer, tmp_path: Path, unbuffered: tuple[str, ...], command: str
+) -> None:
+    stub.say(ok("x" * 300_000))
+    assert _run(*ASK, "--trace", "t.jsonl").returncode == 0
+    argv = {"run": ASK, "render": ("render", "ask", "--var", "question=@long"), "report": ("report", "t.jsonl")}
+    (tmp_path / "catalog" / "long").write_text("y" * 300_000, encoding="utf-8")
+    with (tmp_path / "out").open("wb") as out:
+        ended = subprocess.run(
+            [sys.executable, "-c", LIMITED, *unbuffered, "-m", "promptkit", *argv[command]],
+            stdout=out, stderr=subprocess.PIPE, env=environment(), timeout=15, check=False,
+        )  # fmt: skip
+    assert (ended.returncode, (tmp_path / "out").stat().st_size) == (1, 8192)
+    assert ended.stderr == b"error: the result cannot be written to standard output: File too large\n"
+
+
+@posix
+@pytest.mark.usefixtures("catalog")
+@pytest.mark.parametrize("unbuffered", [(), ("-u",)])
+def test_who_stops_reading_in_the_middle_ends_it_quietly(stub: StubServer, unbuffered: tuple[str, ...]) -> None:
+    stub.say(ok("x\n" * 300_000))
+    with subprocess.Popen(
+        [sys.executable, *unbuffered, "-m", "promptkit", *ASK],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), bufsize=0,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read(1) == b"x"
+        process.stdout.close()
+        told = process.stderr.read()
+        assert (process.wait(10), told) == (141, b"")
+
+
+@posix
+def test_a_slow_reader_of_a_pipe_that_does_not_block_gets_all_of_it(catalog: Path) -> None:
+    (catalog / "long").write_text("y" * 300_000, encoding="utf-8")
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    with subprocess.Popen(
+        [*COMMAND, "render", "ask", "--var", "question=@long"], stdout=write, stderr=subprocess.PIPE, env=environment()
+    ) as process:
+        os.close(write)
+        with open(read, "rb") as out:  # noqa: PTH123
+            text = out.read()
+        assert process.wait(10) == 0
+    assert b"y" * 300_000 in text
+
+
+@posix
+@pytest.mark.parametrize("argv", [("--help",), ("run", "--help"), ("--version",)])
+def test_help_that_nobody_reads_ends_quietly_and_on_a_full_disk_is_told(argv: tuple[str, ...]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    ended = subprocess.run(
+        [*COMMAND, *argv], stdout=write, stderr=subprocess.PIPE, env=environment(), timeout=15, check=False
+    )
+    os.close(write)
+    assert (ended.returncode, ended.stderr) == (141, b"")
+    if os.path.exists("/dev/full"):  # noqa: PTH110
+        with open("/dev/full", "wb") as full:  # noqa: PTH123
+            ended = subprocess.run(
+                [*COMMAND, *argv], stdout=full, stderr=subprocess.PIPE, env=environment(), timeout=15, check=False
+            )
+        assert ended.returncode == 1
+        assert ended.stderr == b"error: the result cannot be written to standard output: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("extra", "told"),
+    [([], "cancelled\n"), (["--json"], '{"error":{"type":"CancelledError","message":"cancelled"}}\n')],
+)
+def test_ctrl_c_while_modules_are_loaded_is_told_as_at_any_other_moment(extra: list[str], told: str) -> None:
+    program = (
+        "import sys\n"
+        "class Interrupts:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'promptkit._cli.app':\n"
+        "            raise KeyboardInterrupt\n"
+        "from promptkit._cli import main\n"
+        "sys.meta_path.insert(0, Interrupts())\n"
+        f"sys.exit(main({['check', *extra]!r}))"
+    )
+    ended = _child(sys.executable, "-c", program)
+    assert (ended.returncode, ended.stdout, ended.stderr.decode()) == (130, b"", told)
+
+
 @posix
 @pytest.mark.usefixtures("catalog")
 @pytest.mark.parametrize("extra", [(), ("--json",)])

@@ -148,8 +148,16 @@ def test_an_attachment_from_a_named_pipe_is_taken_by_its_content(
         (["run", "ask", "--var", "question=x", "--output", "xml"], 2, "--output text or --output json"),
         (["run", "ask", "--var", "question=x", "--timeout", "soon"], 2, "--timeout"),
         (["run", "ask", "--var", "question=x", "--timeout", "-1"], 2, "--timeout"),
-        (["run", "ask", "--var", "question=x", "--timeout", "nan"], 2, "timeout"),
-        (["run", "ask", "--var", "question=x", "--max-repairs", "-1"], 2, "--max-repairs"),
+        (["run", "ask", "--var", "question=x", "--timeout", "nan"], 2, "'nan' is no number of seconds"),
+        (["run", "ask", "--var", "question=x", "--timeout", "inf"], 2, "leave it out for no limit"),
+        (["run", "ask", "--var", "question=x", "--timeout", "1e400"], 2, "leave it out for no limit"),
+        (["run", "ask", "--var", "question=x", "--trace", "-"], 2, "'-' is no file, and a trace goes to one"),
+        (["run", "ask", "--var", "question=x", "--trace", ""], 2, "'' is no file, and a trace goes to one"),
+        (["run", "ask", "--var", "question=\udcff\udcfe"], 2, "--var question: is not UTF-8 text"),
+        (["run", "ask", "--var", "question=x", "--session-id", "\udcff"], 2, "--session-id: is not UTF-8 text"),
+        (["run", "ask", "--var", "question=x", "-m", "\udcff"], 2, "--message: is not UTF-8 text"),
+        (["run", "\udcff"], 2, "ID: is not UTF-8 text"),
+        (["run", "ask", "--var", "question=x", "--max-repairs", "-1"], 2, "'-1' is no count: type a whole number"),
         (["run", "ask", "--json-var", "question={"], 2, "--json-var question is not JSON"),
         (["run", "ask", "--var", "question=@nowhere"], 1, "--var question: nowhere cannot be read: No such file"),
         (["run", "read", "--input", "letter=nowhere"], 1, "--input letter: nowhere cannot be read: No such file"),
@@ -175,6 +183,66 @@ def test_what_is_wrong_is_told_with_what_to_type_and_nothing_is_sent(
         assert (told.status, told.out, told.err.count("\n")) == (status, "", 1)
         assert said in f"{told.error['message']} {told.error.get('hint', '')}"
     assert stub.requests == []
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["ask"], "the variable 'question' was not given: give it with --var or --json-var"),
+        (["read"], "the input 'letter' was not given as text: give it with --input"),
+        (["look"], "which was not given: give it with --input"),
+        (["look", "-i", "picture=-"], "give it as a file whose name tells its kind"),
+        (["look", "-i", "picture=odd"], "let it end with"),
+        (["bare"], "give --profile ID or set profile in the prompt"),
+        (["sessions", "--var", "question="], "renders to nothing: give --session-id TEXT or the values"),
+        (["keyed"], "needs a key: set the environment variable PROMPTKIT_TEST_KEY\n"),
+    ],
+)
+def test_what_to_do_is_told_in_the_words_of_a_shell(
+    promptkit: Command, argv: list[str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PROMPTKIT_TEST_KEY", raising=False)
+    Path("odd").write_bytes(b"\xff\xfe\x00")
+    with Path("promptkit.toml").open("a", encoding="utf-8") as file:
+        file.write(
+            '[backends.keyed]\nkind = "chat_completions"\nbase_url = "http://127.0.0.1:9/v1"\n'
+            'credential_env = "PROMPTKIT_TEST_KEY"\n[profiles.keyed]\nbackend = "keyed"\nmodel = "m"\n'
+        )
+    ask = Path("prompts/ask.toml").read_text(encoding="utf-8")
+    Path("prompts/sessions.toml").write_text('session = "{{ question }}"\n' + ask, encoding="utf-8")
+    Path("prompts/keyed.toml").write_text(
+        'profile = "keyed"\n[[messages]]\nrole = "user"\ncontent = "Hi"\n', encoding="utf-8"
+    )
+    ended = promptkit("run", *argv, stdin=b"\xff\xfe\x00")
+    assert ended.status in {1, 2}
+    assert said in ended.err
+    for word in ("RunRequest", "Secret", "request's", "FilePart", "appended_messages"):
+        assert word not in ended.err
+
+
+def test_a_key_that_is_refused_is_told_in_the_words_of_a_shell(stub: StubServer, promptkit: Command) -> None:
+    stub.say(error(401))
+    ended = promptkit("run", "ask", "--var", "question=x")
+    assert "check the key: the environment variable that credential_env names" in ended.err
+    assert "RunRequest" not in ended.err
+
+
+def test_a_trace_is_not_appended_to_what_is_none(stub: StubServer, promptkit: Command) -> None:
+    before = Path("prompts/ask.toml").read_bytes()
+    ended = promptkit("run", "ask", "--var", "question=x", "--trace", "prompts/ask.toml")
+    assert (ended.status, ended.out, stub.requests) == (2, "", [])
+    assert Path("prompts/ask.toml").read_bytes() == before
+    assert ended.err == (
+        "error: --trace: prompts/ask.toml is no trace, and was not touched: "
+        "name a file that is not there yet, or a trace\n"
+    )
+
+
+def test_an_answer_that_is_empty_is_noted(stub: StubServer, promptkit: Command) -> None:
+    stub.say(http(200, b'{"choices":[{"message":{"content":null}}]}'), ok("", finish_reason="stop"))
+    for reason in ("not given", "stop"):
+        ended = promptkit("run", "ask", "--var", "question=x")
+        assert ended == (0, "\n", f"note: the answer is empty (finish_reason {reason})\n")
 
 
 def test_a_backends_error_tells_what_was_spent(stub: StubServer, promptkit: Command) -> None:
@@ -217,12 +285,12 @@ def test_an_answer_that_was_cut_off_or_refused_is_noted(stub: StubServer, prompt
 def test_a_trace_is_appended_one_event_a_line_also_of_a_run_that_fails(stub: StubServer, promptkit: Command) -> None:
     stub.say(error(401), ok("x"))
     file = Path("trace.jsonl")
-    file.write_bytes(b'{"cut":')
+    file.write_bytes(b'{"kind":"run_sta')
     assert promptkit("run", "ask", "--var", "question=x", "--trace", str(file)).status == 1
     assert promptkit("run", "ask", "--var", "question=x", "--trace", str(file)).status == 0
     first, *lines = file.read_text(encoding="utf-8").splitlines()
     kinds = [json.loads(line)["kind"] for line in lines]
-    assert (first, kinds) == ('{"cut":', ["run_started", "attempt_finished", "run_finished"] * 2)
+    assert (first, kinds) == ('{"kind":"run_sta', ["run_started", "attempt_finished", "run_finished"] * 2)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full disk here")
@@ -230,7 +298,10 @@ def test_a_trace_that_cannot_be_written_costs_no_answer(stub: StubServer, prompt
     stub.say(ok("x"))
     ended = promptkit("run", "ask", "--var", "question=x", "--trace", "/dev/full")
     assert (ended.status, ended.out) == (1, "x\n")
-    assert ended.err == "error: --trace: /dev/full does not have all events: No space left on device\n"
+    lost = "--trace: /dev/full does not have all events: No space left on device"
+    assert ended.err == f"error: {lost}\n"
+    told = promptkit("run", "ask", "--var", "question=x", "--trace", "/dev/full", "--json")
+    assert (told.status, told.error["message"]) == (1, lost)
 
 
 def test_the_catalog_is_found_upward_by_option_and_by_the_environment(

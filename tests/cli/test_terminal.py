@@ -79,6 +79,22 @@ def test_a_narrow_terminal_gets_paragraphs_in_place_of_columns() -> None:
     assert "\nattempt_timeout\n  120.0  default\n" in screen.text
 
 
+@pytest.mark.parametrize("argv", [("render", "aks"), ("render", "ask"), ("--help",), ("run", "--help"), ("chat", "-h")])
+def test_a_narrow_terminal_breaks_sentences_and_examples_between_words(argv: tuple[str, ...]) -> None:
+    narrow, wide = Screen(*argv, COLUMNS="40", NO_COLOR="1"), Screen(*argv, COLUMNS="200", NO_COLOR="1")
+    assert narrow.end() == wide.end()
+    lines = narrow.text.splitlines()
+    assert all(len(line) <= 40 or " " not in line.strip().removesuffix(" \\") for line in lines), lines
+    continued = " ".join(line.removesuffix("\\") for line in lines)
+    assert set(wide.text.split()) <= set(continued.split())
+
+
+def test_the_summary_of_a_command_is_a_whole_sentence_on_every_terminal() -> None:
+    screen = Screen("--help", COLUMNS="40", NO_COLOR="1")
+    assert screen.end() == 0
+    assert "Show the exact messages and hashes of a run; nothing is sent." in " ".join(screen.text.split())
+
+
 def test_what_a_model_writes_cannot_command_the_terminal(stub: StubServer) -> None:
     stub.say(ok("a\x1b]52;c;AAAA\x07b\rc"))
     screen = Screen(*ASK)

@@ -1,11 +1,41 @@
 """The options that several commands have, each with its words of help."""
 
+import math
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from promptkit._cli.completion import ids_of
+
+
+def seconds_of(typed: str) -> float:
+    """Read how many seconds. Raises BadParameter with what to type."""
+    try:
+        seconds = float(typed)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        msg = f"{typed!r} is no number of seconds: type one from 0 on, such as 30 or 0.5, or leave it out for no limit"
+        raise typer.BadParameter(msg)
+    return seconds
+
+
+def count_of(typed: str) -> int:
+    """Read how many. Raises BadParameter with what to type."""
+    if not (typed.isascii() and typed.isdigit() and len(typed) < 10):
+        msg = f"{typed!r} is no count: type a whole number from 0 on, such as 2"
+        raise typer.BadParameter(msg)
+    return int(typed)
+
+
+def trace_file(typed: str) -> Path:
+    """Read the name of a file for a trace. Raises BadParameter: standard output has the answer."""
+    if typed in {"", "-"}:
+        msg = f"{typed!r} is no file, and a trace goes to one: name it, such as trace.jsonl"
+        raise typer.BadParameter(msg)
+    return Path(typed)
+
 
 CatalogOption = Annotated[
     Path | None,
@@ -67,7 +97,12 @@ SchemaOption = Annotated[
 ]
 RepairsOption = Annotated[
     int | None,
-    typer.Option("--max-repairs", metavar="N", min=0, help="How often an invalid answer is sent back to be repaired."),
+    typer.Option(
+        "--max-repairs",
+        metavar="N",
+        parser=count_of,
+        help="How often an invalid answer is sent back to be repaired.",
+    ),
 ]
 SessionOption = Annotated[
     str | None, typer.Option("--session-id", metavar="TEXT", help="Session id instead of the prompt's.")
@@ -86,9 +121,11 @@ ContinueOption = Annotated[
     ),
 ]
 TimeoutOption = Annotated[
-    float | None, typer.Option("--timeout", metavar="SECONDS", min=0, help="Give up after so long.")
+    float | None, typer.Option("--timeout", metavar="SECONDS", parser=seconds_of, help="Give up after so long.")
 ]
 TraceOption = Annotated[
     Path | None,
-    typer.Option("--trace", metavar="FILE", help="Append the events of the run, one JSON object a line."),
+    typer.Option(
+        "--trace", metavar="FILE", parser=trace_file, help="Append the events of the run, one JSON object a line."
+    ),
 ]

@@ -1,0 +1,127 @@
+"""One call of the command: the words that were typed, and how it ends."""
+
+import contextlib
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from promptkit._cli.app import app
+from promptkit._cli.exits import (
+    CANCELLED,
+    DONE,
+    FAILED,
+    WRONG_USE,
+    CancelledError,
+    NobodyReadsError,
+    RefusedError,
+    StopError,
+    WrongUseError,
+    exit_of,
+)
+from promptkit._cli.failure import note_of, object_of, sentence_of
+from promptkit._cli.streams import DIM, Streams
+from promptkit.errors import PromptKitError
+
+COMPLETING = "_PROMPTKIT_COMPLETE"  # is there when a shell asks for completion, and then there are no arguments
+FLAGS = ("--json", "--no-color")
+PAGES = ("-h", "--help", "--version")
+OF_THE_SHELL = ("--install-completion", "--show-completion")
+
+
+def command_first(argv: Sequence[str]) -> Sequence[str]:
+    """Give the words with the options that every command knows after its name, where typer takes them.
+
+    >>> command_first(["-C", "mine", "--json", "show", "prompts"])
+    ['show', '-C', 'mine', '--json', 'prompts']
+    """
+    before = 0
+    while before < len(argv):
+        word = argv[before]
+        if word in FLAGS or word.startswith("--catalog=") or (word.startswith("-C") and word != "-C"):
+            before += 1
+        elif word in {"-C", "--catalog"}:
+            before += 2
+        else:
+            break
+    rest = argv[before:]
+    if not before or not rest:
+        return argv
+    if rest[0] in PAGES:
+        return rest
+    return argv if rest[0].startswith("-") else [rest[0], *argv[:before], *rest[1:]]
+
+
+def invoke(argv: Sequence[str]) -> int:
+    """Run one command, tell what went wrong, and give the exit status."""
+    argv = command_first(argv)
+    asked = _before_dashes(argv)
+    streams = Streams(no_color="--no-color" in asked, json="--json" in asked)
+    try:
+        if len(argv) > 1 and argv[0] in OF_THE_SHELL:
+            msg = f"{argv[0]} takes nothing after it: it is for the shell in which you type it"
+            raise WrongUseError(msg)
+        if not argv and COMPLETING not in os.environ:
+            with contextlib.redirect_stdout(sys.stderr):
+                _call(["--help"])
+            return WRONG_USE
+        ended = _call(argv)
+    except NobodyReadsError as error:
+        return exit_of(error)
+    except (KeyboardInterrupt, typer.Abort):
+        ended = CANCELLED
+    except (typer.TyperException, StopError, PromptKitError, OSError) as error:
+        return _told(error, streams, json="--json" in asked)
+    if ended == CANCELLED:  # typer's own way to tell an interruption
+        return _told(CancelledError("cancelled"), streams, json="--json" in asked)
+    return ended if isinstance(ended, int) else DONE
+
+
+def _call(argv: Sequence[str]) -> Any:
+    command = typer.main.get_command(app)
+    return command.main(list(argv), prog_name="promptkit", standalone_mode=False, terminal_width=_width())
+
+
+def _width() -> int:
+    # That of the terminal, where typer would not go below 50.
+    return max(20, min(shutil.get_terminal_size().columns, 100) - 2)
+
+
+def _before_dashes(argv: Sequence[str]) -> Sequence[str]:
+    return argv[: argv.index("--")] if "--" in argv else argv
+
+
+def _told(error: Exception, streams: Streams, *, json: bool) -> int:
+    if isinstance(error, typer.TyperException):
+        status = WRONG_USE if error.exit_code == WRONG_USE else FAILED
+        message, hint = error.format_message(), _where_help_is(error)
+    else:
+        status, message = exit_of(error), sentence_of(error)
+        hint = error.hint if isinstance(error, RefusedError) else None
+        error = error.refusal if isinstance(error, RefusedError) else error
+    if json:
+        streams.json_error(object_of(error, message, hint))
+        return status
+    if isinstance(error, CancelledError):
+        streams.say(message)
+    else:
+        streams.error(message)
+    if hint is not None:
+        streams.say(hint)
+    note = note_of(error)
+    if note is not None:
+        streams.say(f"note: {note}", DIM)
+    return status
+
+
+def _where_help_is(error: typer.TyperException) -> str | None:
+    context = getattr(error, "ctx", None)
+    if context is None:
+        return None
+    see = f"see `{context.command_path} --help`"
+    if type(error).__name__ == "NoSuchOption" and context.parent is None:
+        return f"{see}; an option of a command stands after its name, as in `promptkit run ID --trace FILE`"
+    return see
