@@ -54,6 +54,14 @@ def _prompt(name: str, text: str) -> None:
     Path("prompts", f"{name}.toml").write_text(text, encoding="utf-8")
 
 
+ABOUT = """\
+profile = "cold"
+variables = ["line"]
+inputs = ["letter"]
+[[messages]]
+role = "user"
+content = "{{ inputs.letter }}: {{ line }}"
+"""
 FORM = """\
 profile = "cold"
 variables = ["line", "tone"]
@@ -135,6 +143,27 @@ def test_another_prompt_can_take_the_lines_after_the_first(stub: StubServer, pro
     assert promptkit(*argv, stdin=_lines("Hi", "Why?")).status == 0
     assert _sent(stub)[-1] == ("user", "Why? (loud)")
     assert stub.requests[1].json["model"] == "cold-model"
+
+
+def test_inputs_of_the_prompt_that_takes_the_lines_are_read(stub: StubServer, promptkit: Command) -> None:
+    _prompt("about", ABOUT)
+    Path("letter.txt").write_text("Dear you", encoding="utf-8")
+    stub.say(ok("one"), ok("two"))
+    argv = ("chat", "ask", "--continue-with", "about", "--input", "letter=letter.txt")
+    assert promptkit(*argv, stdin=_lines("Hi", "Why?")).status == 0
+    assert _sent(stub)[-1] == ("user", "Dear you: Why?")
+
+
+def test_the_tree_and_the_usage_are_data_where_all_is_json(stub: StubServer, promptkit: Command) -> None:
+    stub.say(ok("one"), ok("two"))
+    ended = promptkit("chat", "ask", "--json", stdin=_lines("q1", "q2", "/back", "/tree", "/usage"))
+    told = [json.loads(line) for line in ended.err.splitlines()]
+    tree, usage = told[1]["tree"], told[2]["usage"]
+    assert tree["place"] == 1
+    assert [(turn["number"], turn["parent"], turn["said"], turn["answer"]) for turn in tree["turns"]] == [
+        (1, 0, "q1", "one"), (2, 1, "q2", "two"),
+    ]  # fmt: skip
+    assert (usage["attempts"], usage["usage"]["input_tokens"]["value"]) == (2, 22)
 
 
 def test_options_hold_for_every_line_and_a_prompts_own_contract_does_not(stub: StubServer, promptkit: Command) -> None:
@@ -231,7 +260,8 @@ def test_a_run_that_takes_too_long_is_an_error_and_the_chat_goes_on(stub: StubSe
     ended = promptkit("chat", "ask", "--timeout", "0.2", stdin=_lines("a", "b"))
     held.free.set()
     assert (ended.status, ended.out) == (1, "x\n")
-    assert "error: no answer came within 0.2 seconds: give a larger --timeout\n" in ended.err
+    assert "error: the run did not finish within the 0.2 s of --timeout: give it more\n" in ended.err
+    assert "note: the run made 1 attempt, and used unknown input, unknown output tokens\n" in ended.err
 
 
 @pytest.mark.parametrize(
@@ -241,6 +271,8 @@ def test_a_run_that_takes_too_long_is_an_error_and_the_chat_goes_on(stub: StubSe
         (("ask", "--continue-with", "aks"), "there is no prompt 'aks': did you mean 'ask'?"),
         (("ask", "--continue-with", "number"), "--continue-with number: your lines fill one variable"),
         (("ask", "--line", "x"), "--line 'x' is no variable of ask (its variables: question)"),
+        (("ask", "--continue-with", "read"), "--continue-with read: your lines fill one variable"),
+        (("ask", "--continue-with", "about"), "not given: --input letter=FILE"),
         (("ask", "--var", "question=-"), "chat reads your lines from standard input"),
         (("ask", "--var", "qestion=x"), "did you mean 'question'?"),
         (("read",), "not given: --input letter=FILE"),
@@ -251,6 +283,7 @@ def test_a_run_that_takes_too_long_is_an_error_and_the_chat_goes_on(stub: StubSe
 def test_what_is_wrong_is_told_before_anything_is_said(
     stub: StubServer, promptkit: Command, argv: tuple[str, ...], told: str
 ) -> None:
+    _prompt("about", ABOUT)
     ended = promptkit("chat", *argv, stdin=_lines("Hi"))
     assert (ended.status, ended.out, stub.requests) == (2, "", [])
     assert told in ended.err

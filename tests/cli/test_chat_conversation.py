@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from returns.result import Failure, Success
 
-from promptkit._cli.chat_notes import folded
 from promptkit._cli.conversation import (
     MOST_KEPT,
     Attempt,
@@ -162,8 +161,3 @@ def test_a_conversation_of_a_hundred_thousand_turns_each_a_branch_is_drawn() -> 
 def test_a_line_is_cut_by_columns() -> None:
     assert [cut("漢漢漢", width) for width in (6, 5, 4)] == ["漢漢漢", "漢漢…", "漢…"]
     assert cut("abc", 2, DRAWN) == "a…"
-
-
-def test_sentences_are_folded_between_words() -> None:
-    assert folded("say something, or leave", 12).splitlines() == ["say", "something,", "or leave"]
-    assert folded("short", 12) == "short"

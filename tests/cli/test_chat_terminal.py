@@ -80,18 +80,32 @@ def _has(what: str, times: int, text: str) -> bool:
     return text.count(what) == times
 
 
-def test_ctrl_c_drops_what_is_being_typed(stub: StubServer) -> None:
+def test_ctrl_c_drops_what_is_being_typed_and_forgets_that_one_was_pressed_before(stub: StubServer) -> None:
+    pytest.importorskip("readline")
     stub.say(ok("x"))
     screen = _screen()
-    for times, typed in enumerate((b"one", b"two", b"a \\\nthree"), 1):
+    screen.interrupt(partial(_has, "Ctrl-C once more", 1))
+    for times, typed in enumerate((b"one", b"two", b"a \\\nthree"), 3):
+        screen.wait_for(lambda text: text.endswith("0> "))
         screen.type(typed)
         screen.wait_for(partial(_has, typed.split()[-1].decode(), 1))
-        screen.interrupt(partial(_has, "Ctrl-C once more", times))
-        screen.wait_for(lambda text: text.endswith("0> "))
+        screen.interrupt(partial(_has, "0> ", times))
+    screen.interrupt(partial(_has, "Ctrl-C once more", 2))
+    screen.wait_for(lambda text: text.endswith("0> "))
     screen.type(b"four\n")
     screen.wait_for(lambda text: "1> " in text)
     assert _left(screen) == 0
     assert [sent.json["messages"][-1]["content"] for sent in stub.requests] == ["four"]
+
+
+def test_the_end_in_the_middle_of_an_entry_is_told_on_a_line_of_its_own() -> None:
+    screen = _screen()
+    screen.type(b'"""a\n')
+    screen.wait_for(lambda text: text.endswith("... "))
+    screen.type(b"\x04")
+    screen.wait_for(lambda text: "it was not sent\n" in text)
+    assert "... \nerror: what begins with" in screen.text
+    assert _left(screen) == 0
 
 
 def test_after_errors_a_person_can_go_on_and_ends_with_zero(stub: StubServer) -> None:

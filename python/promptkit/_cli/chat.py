@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from returns.result import Failure, Result
@@ -12,14 +12,14 @@ from promptkit import ExecutionGroup, compose_observers
 from promptkit._cli import conversation as moves
 from promptkit._cli.catalog_folder import opened_catalog
 from promptkit._cli.chat_lines import Do, Entry, Say, help_lines, meaning, read_entry
-from promptkit._cli.chat_notes import folded, usage_lines
+from promptkit._cli.chat_notes import usage_lines
 from promptkit._cli.chat_opening import Opening, opening_of, prepared
 from promptkit._cli.chat_prompts import sentence_of
 from promptkit._cli.chat_runs import Runs
 from promptkit._cli.conversation import BEGINNING, Attempt, Conversation
-from promptkit._cli.conversation_tree import ASCII, DRAWN, tree_lines
-from promptkit._cli.exits import CANCELLED, DONE, FAILED, WrongUseError
-from promptkit._cli.failure import note_of, object_of
+from promptkit._cli.conversation_tree import ASCII, DRAWN, tree_lines, tree_value
+from promptkit._cli.exits import CANCELLED, DONE, FAILED, TimedOutError, WrongUseError
+from promptkit._cli.failure import note_of, object_of, tell_beside
 from promptkit._cli.failure import sentence_of as error_sentence
 from promptkit._cli.line_reader import LineReader
 from promptkit._cli.progress import Progress
@@ -71,7 +71,7 @@ def chat(
             status = CANCELLED
         talk.end()
     if written is not None and written.failure is not None:
-        streams.error(written.failure)
+        tell_beside(streams, written.failure)
         return status or FAILED
     return status
 
@@ -117,9 +117,12 @@ class Talk:
                 if not self._reader.interactive:
                     raise
                 self._streams.say("")
+                if self._reader.dropped:  # what was being typed is gone, and that is all
+                    leaving = False
+                    continue
                 if leaving:
                     break
-                leaving = not self._reader.dropped
+                leaving = True
                 self._note(LEAVING, DIM)
         return DONE if self._reader.interactive else self._status
 
@@ -141,6 +144,8 @@ class Talk:
             if self._reader.interactive:
                 self._streams.say("")  # the marker's line
             return False
+        if self._reader.ended and self._reader.interactive:  # in the middle of an entry
+            self._streams.say("")
         asks = entry.bind(meaning)
         if isinstance(asks, Failure):
             self._fault(asks.failure())
@@ -156,6 +161,10 @@ class Talk:
 
     def _do(self, command: str, number: int | None) -> None:
         match command:
+            case "/tree" if self._how.json:
+                self._streams.json_error({"tree": tree_value(self._now)})
+            case "/usage" if self._how.json:
+                self._streams.json_error({"usage": self._group.snapshot()})
             case "/tree":
                 unicode = self._streams.err.encoding.lower().startswith("utf")
                 title = self._opening.ways.opening.prompt_id
@@ -193,7 +202,7 @@ class Talk:
                 self._now = moves.failed(self._now, attempt)
                 self._note(f"cancelled; {STAYED}")
                 return
-        except (PromptKitError, TimeoutError) as error:
+        except (PromptKitError, TimedOutError) as error:
             self._now = moves.failed(self._now, attempt)
             self._tell_error(error, self._opening.hint(error) if attempt.parent == BEGINNING else None)
             return
@@ -212,7 +221,11 @@ class Talk:
 
         with Progress(self._streams, self._opening.ways.opening.prompt_id) as progress:
             observer = compose_observers(self._group.observe, self._trace, progress.observe)
-            self._runs.run(msgspec.structs.replace(request, observer=observer), self._how.timeout, keep)
+            request = msgspec.structs.replace(request, observer=observer)
+            try:
+                self._runs.run(request, self._how.timeout, keep)
+            except TimeoutError as error:
+                raise TimedOutError(str(error), progress.finished) from None
 
     def _show(self, result: RunResult) -> None:
         if self._status == DONE:
@@ -223,7 +236,7 @@ class Talk:
         self._streams.result(result.raw_output)
         tell(result, self._streams, verbose=self._how.verbose)
 
-    def _tell_error(self, error: PromptKitError | TimeoutError, hint: str | None) -> None:
+    def _tell_error(self, error: PromptKitError | TimedOutError, hint: str | None) -> None:
         self._fault(error_sentence(error), error, hint)
         note = note_of(error)
         if note is not None and not self._how.json:
@@ -245,8 +258,4 @@ class Talk:
             self._note(each)
 
     def _note(self, text: str, style: str = PLAIN) -> None:
-        if self._how.json:
-            note: Any = {"note": text}
-            self._streams.json_error(note)
-        else:
-            self._streams.say(folded(text, self._streams.err.width), style)
+        self._streams.note(text, style)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from promptkit._cli.conversation import branches
@@ -23,15 +22,3 @@ def usage_lines(conversation: Conversation, summary: ExecutionGroupSummary) -> I
     yield f"{counted(len(summary.members), 'run')}, {counted(summary.attempts, 'attempt')}"
     for name in summary.usage.__struct_fields__:
         yield f"{name.replace('_', ' '):<20}{getattr(summary.usage, name)}"
-
-
-def folded(text: str, width: int) -> str:
-    r"""Break a sentence between words where a terminal is narrower; the other lines begin as far in as the first.
-
-    >>> folded("  say the same again", 12)
-    '  say the\n  same again'
-    """
-    if len(text) <= width:
-        return text
-    begin = text[: len(text) - len(text.lstrip())]
-    return "\n".join(wrap(text, width, subsequent_indent=begin, break_on_hyphens=False))

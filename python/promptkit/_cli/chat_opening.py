@@ -11,34 +11,35 @@ from promptkit._cli.arguments import Stdin, read_assignments
 from promptkit._cli.asking import Asked, Typed, asked, hint_of, or_wrong_use
 from promptkit._cli.chat_prompts import Ways, shared_out, ways_of, with_say
 from promptkit._cli.exits import RefusedError, WrongUseError
-from promptkit.errors import InvalidRequestError, TemplateError
+from promptkit.errors import InvalidRequestError, PromptKitError, TemplateError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
     from promptkit import Catalog, PreparedRun, PromptDefinition, RunResult
     from promptkit._cli.chat_runs import Runs
-    from promptkit.errors import PromptKitError
 
 SAMPLE = "?"  # stands for a line while nothing was said yet
 STDIN = "chat reads your lines from standard input: give the value as text, or as a file with NAME=@FILE"
 
 
 class Opening(NamedTuple):
-    """The catalog with the prompt ``say``, the request that begins, the one for what follows, and where lines go."""
+    """The catalog with the prompt ``say``, the request that begins, the one for what follows, and where lines go.
+
+    ``following`` is what was asked of the prompt that --continue-with names.
+    """
 
     catalog: Catalog
     ask: Asked
     further: RunRequest
     ways: Ways
     say: str
+    following: Asked | None = None
 
-    def hint(self, error: PromptKitError | TimeoutError) -> str | None:
+    def hint(self, error: Exception, *, further: bool = False) -> str | None:
         """Say what was not given, if that explains the error."""
-        line = f"--var {self.ways.opening.variable}=TEXT"
-        if isinstance(error, TimeoutError):
+        way, ask = (self.ways.further, self.following) if further else (self.ways.opening, self.ask)
+        if ask is None or not isinstance(error, PromptKitError):
             return None
-        return hint_of(error, [each for each in self.ask.missing if each != line], self.ask.attached)
+        return hint_of(error, [each for each in ask.missing if each != f"--var {way.variable}=TEXT"], ask.attached)
 
     def request(self, said: str | None, after: RunResult | None) -> RunRequest:
         """Complete a request: the first one, or one that continues a result."""
@@ -62,42 +63,64 @@ def opening_of(catalog: Catalog, typed: Typed, line: str | None, continue_with: 
     found = or_wrong_use(read_assignments(typed.variables, typed.json_variables, typed.inputs))
     if any(each.source == Stdin() for each in found):
         raise WrongUseError(STDIN)
-    names = _names(catalog, typed.prompt_id), _names(catalog, continue_with)
-    variables, json_variables = shared_out(typed.variables, *names), shared_out(typed.json_variables, *names)
-    ask = asked(catalog, typed._replace(variables=variables[0], json_variables=json_variables[0]), capture=True)
+    first, second = _shared_out(catalog, typed, continue_with)
+    ask = asked(catalog, first, capture=True)
     prompt = _prompt(ask, catalog, ask.request.prompt_id)
     combined, say = with_say(catalog)
     further = _as_it_is(typed, ask.request, say, typed.profile or prompt.profile)
-    after = None
+    after = following = None
     if continue_with is not None:
-        following = _prompt(ask, catalog, continue_with)
-        further = _by_prompt(catalog, typed, following, variables[1], json_variables[1])
-        after = (following, further.variables.keys())
+        other = _prompt(ask, catalog, continue_with)
+        following = _by_prompt(catalog, second, other)
+        further = following.request
+        ask.files.add(following.files)
+        after = (other, further.variables.keys())
     ways: Ways = or_wrong_use(ways_of(prompt, ask.request.variables.keys(), line, say, after))
-    return Opening(combined, ask, ask.request if ways.opening == ways.further else further, ways, say)
+    return Opening(combined, ask, ask.request if ways.opening == ways.further else further, ways, say, following)
 
 
 def prepared(runs: Runs, opening: Opening) -> PreparedRun | None:
-    """Let the engine look at the first request before anything is said. None if it depends on what will be said.
+    """Let the engine look at the requests before anything is said. None if that depends on what will be said.
 
     Raises what the engine refuses.
     """
     variable = opening.ways.opening.variable
+    details = _looked_at(runs, opening, opening.request(None if variable is None else SAMPLE, None), opening.ask)
+    if opening.following is not None and opening.ways.opening != opening.ways.further:
+        further = opening.ways.further.variable
+        variables = {**opening.further.variables, **({} if further is None else {further: SAMPLE})}
+        request = msgspec.structs.replace(opening.further, variables=variables)
+        _looked_at(runs, opening, request, opening.following)
+    return details
+
+
+def _looked_at(runs: Runs, opening: Opening, request: RunRequest, ask: Asked) -> PreparedRun | None:
+    further = ask is opening.following
+    way = opening.ways.further if further else opening.ways.opening
     try:
-        return runs.prepare(opening.request(None if variable is None else SAMPLE, None))
+        return runs.prepare(request)
     except InvalidRequestError as error:
-        inputs_given = not any(each.startswith("--input ") for each in opening.ask.missing)
-        if isinstance(error, TemplateError) and variable is not None and inputs_given:
+        inputs_given = not any(each.startswith("--input ") for each in ask.missing)
+        if isinstance(error, TemplateError) and way.variable is not None and inputs_given:
             return None  # the sample may be what does not fit
-        hint = opening.hint(error)
+        hint = opening.hint(error, further=further)
         if hint is None:
             raise
         raise RefusedError(error, hint) from None
 
 
-def _names(catalog: Catalog, prompt_id: str | None) -> Collection[str]:
-    prompt = None if prompt_id is None else catalog.prompts.get(prompt_id)
-    return () if prompt is None else prompt.variables
+def _shared_out(catalog: Catalog, typed: Typed, continue_with: str | None) -> tuple[Typed, Typed]:
+    """Give what was typed about the first prompt, and about the one that follows."""
+    prompts = [None if each is None else catalog.prompts.get(each) for each in (typed.prompt_id, continue_with)]
+    names = [() if each is None else each.variables for each in prompts]
+    files = [() if each is None else each.inputs for each in prompts]
+    variables, json_variables = shared_out(typed.variables, *names), shared_out(typed.json_variables, *names)
+    inputs = shared_out(typed.inputs, *files)
+    first, second = (
+        typed._replace(variables=variables[place], json_variables=json_variables[place], inputs=inputs[place])
+        for place in (0, 1)
+    )
+    return first, second
 
 
 def _prompt(ask: Asked, catalog: Catalog, prompt_id: str) -> PromptDefinition:
@@ -117,17 +140,12 @@ def _as_it_is(typed: Typed, opening: RunRequest, say: str, profile: str | None) 
     )
 
 
-def _by_prompt(
-    catalog: Catalog, typed: Typed, prompt: PromptDefinition, variables: Sequence[str], json_variables: Sequence[str]
-) -> RunRequest:
+def _by_prompt(catalog: Catalog, typed: Typed, prompt: PromptDefinition) -> Asked:
     own = typed.output is None and typed.schema is None and prompt.output.kind == "text"  # a text has no repairs
     first = catalog.prompts[typed.prompt_id]
     replaced = typed._replace(
         prompt_id=prompt.id,
-        variables=variables,
-        json_variables=json_variables,
-        inputs=(),
         max_repairs=None if own else typed.max_repairs,
         profile=typed.profile or prompt.profile or first.profile,
     )
-    return asked(catalog, replaced, capture=True).request
+    return asked(catalog, replaced, capture=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 import anyio
 
 from promptkit import Engine
+from promptkit._cli.failure import timeout_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +47,7 @@ class Runs:
     def run(self, request: RunRequest, timeout: float | None, keep: Callable[[RunResult], None]) -> None:
         """Run a request, and give the result to ``keep``, before any Ctrl-C can come in between.
 
-        Raises what the run raises, TimeoutError, and KeyboardInterrupt when Ctrl-C has cancelled it.
+        Raises what the run raises, TimeoutError when it takes longer, and KeyboardInterrupt when Ctrl-C cancelled it.
         """
         self._runner.run(self._run(request, math.inf if timeout is None else timeout, keep))
 
@@ -54,5 +55,4 @@ class Runs:
         with anyio.move_on_after(seconds):
             keep(await self._engine.run(request))
             return
-        msg = f"no answer came within {seconds:g} seconds: give a larger --timeout"
-        raise TimeoutError(msg)
+        raise TimeoutError(timeout_text(seconds))

@@ -6,7 +6,7 @@ long stretch the ends are shown, and what is around the current place. Nothing r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.cells import cell_len, chop_cells
 
@@ -68,6 +68,12 @@ def tree_lines(conversation: Conversation, title: str, width: int, signs: Signs 
         yield cut(mark + _bounded(row.before, width // 3, signs) + visible(text), width, signs)
     if end < len(rows):
         yield f"  {signs.cut} {counted(len(rows) - end, 'line')} below"
+
+
+def tree_value(conversation: Conversation) -> dict[str, Any]:
+    """Give the conversation as data: the number of the turn that is continued next, and every turn."""
+    turns = [{"number": number, **turn._asdict()} for number, turn in enumerate(conversation.turns, 1)]
+    return {"place": conversation.place, "turns": turns}
 
 
 def turn_text(turn: Turn, most_asked: int, signs: Signs = DRAWN) -> str:

@@ -28,6 +28,7 @@ class LineReader:
         self._streams = streams
         self._first = True
         self._readline: ModuleType | None = None
+        self.ended = False  # whether the last read found the end
         self.dropped = False  # whether the last Ctrl-C took away something that was being typed
         self.interactive = sys.stdin is not None and sys.stdin.isatty()
         if self.interactive and isinstance(sys.stdin, TextIOWrapper):
@@ -37,8 +38,9 @@ class LineReader:
 
     def read(self, marker: str) -> str | None:
         """Read a line; None at the end. Raises FailedError, and KeyboardInterrupt on Ctrl-C."""
+        self.dropped = False
         try:
-            return self._typed(marker) if self.interactive else self._piped()
+            line = self._typed(marker) if self.interactive else self._piped()
         except KeyboardInterrupt:
             typed = "" if self._readline is None else self._readline.get_line_buffer()
             self.dropped = bool(typed) or marker == GOES_ON
@@ -46,6 +48,8 @@ class LineReader:
         except OSError as error:
             msg = f"standard input cannot be read: {error.strerror or type(error).__name__}"
             raise FailedError(msg) from None
+        self.ended = line is None
+        return line
 
     def _piped(self) -> str | None:
         if sys.stdin is None:

@@ -61,7 +61,11 @@ class ReadFiles:
     """An input reader of what has been read: a person at a shell is trusted with every path, a program is not."""
 
     def __init__(self, contents: Mapping[str, bytes]) -> None:
-        self._contents = contents
+        self._contents = dict(contents)
+
+    def add(self, other: ReadFiles) -> None:
+        """Take what another one has."""
+        self._contents |= other._contents
 
     async def read(self, path: PathLike[str], limit: int) -> bytes:  # noqa: ARG002  # it is bounded already
         """Give the content of a file."""
