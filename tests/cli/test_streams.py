@@ -56,8 +56,8 @@ def test_a_table_folds_only_its_widest_column_and_only_where_that_is_readable() 
 
 
 def test_values_of_settings_are_written_as_they_are_configured() -> None:
-    assert [value_text(value) for value in (None, "x", 1.5, False, ["a"], [], {}, {"b": None, "c": 2})] == [
-        "-", "x", "1.5", "false", '["a"]', "none", "none", "b default, c 2",
+    assert [value_text(value) for value in (None, "x", 1.5, False, ["a"], (), [], {}, {"b": None, "c": 2})] == [
+        "-", "x", "1.5", "false", '["a"]', "none", "none", "none", "b default, c 2",
     ]  # fmt: skip
 
 

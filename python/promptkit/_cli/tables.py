@@ -26,7 +26,7 @@ def value_text(value: JSON) -> str:
         return "-"
     if isinstance(value, dict) and value:
         return ", ".join(f"{name} {'default' if each is None else value_text(each)}" for name, each in value.items())
-    if not value and isinstance(value, dict | list):
+    if not value and isinstance(value, dict | list | tuple):
         return "none"
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
