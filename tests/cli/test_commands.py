@@ -218,7 +218,7 @@ def test_report_tells_what_it_cannot_read(promptkit: Command, tmp_path: Path) ->
     ended = promptkit("report", str(trace))
     assert (ended.status, ended.out, ended.err.count("\n")) == (1, "", 1)
     assert ended.err.startswith(f"error: this is no trace: {trace}:1: is not JSON")
-    assert ended.err.endswith(" (and so are 8 other lines)\n")
+    assert ended.err.endswith(" (8 other lines are no events either)\n")
     told = promptkit("report", str(trace), "--json").error
     assert ([fault["line"] for fault in told["faults"]], told["fault_count"]) == ([1], 9)
     trace.write_bytes(b"")
@@ -364,4 +364,6 @@ def test_no_command_at_all_is_wrong_use_and_shows_the_help(promptkit: Command) -
     assert ended.err.startswith("Usage: promptkit")
     assert "Commands:" in ended.err
     told = promptkit("--json")
-    assert (told.status, json.loads(told.err)["error"]["type"]) == (2, "NoSuchOption")
+    assert (told.status, json.loads(told.err)["error"]["type"]) == (2, "WrongUseError")
+    for argv in (("-C",), ("-C", "nowhere"), ("--no-color",)):
+        assert promptkit(*argv) == (2, "", "error: no command is named: `promptkit --help` lists them\n")

@@ -38,6 +38,17 @@ def command_first(argv: Sequence[str]) -> Sequence[str]:
     >>> command_first(["-C", "mine", "--json", "show", "prompts"])
     ['show', '-C', 'mine', '--json', 'prompts']
     """
+    before = _of_every_command(argv)
+    rest = argv[before:]
+    if not before or not rest:
+        return argv
+    if rest[0] in PAGES:
+        return rest
+    return argv if rest[0].startswith("-") else [rest[0], *argv[:before], *rest[1:]]
+
+
+def _of_every_command(argv: Sequence[str]) -> int:
+    """Count the words that are options of every command, up to the first that is none."""
     before = 0
     while before < len(argv):
         word = argv[before]
@@ -47,12 +58,7 @@ def command_first(argv: Sequence[str]) -> Sequence[str]:
             before += 2
         else:
             break
-    rest = argv[before:]
-    if not before or not rest:
-        return argv
-    if rest[0] in PAGES:
-        return rest
-    return argv if rest[0].startswith("-") else [rest[0], *argv[:before], *rest[1:]]
+    return before
 
 
 def invoke(argv: Sequence[str]) -> int:
@@ -61,6 +67,9 @@ def invoke(argv: Sequence[str]) -> int:
     asked = _before_dashes(argv)
     streams = Streams(no_color="--no-color" in asked, json="--json" in asked)
     try:
+        if argv and _of_every_command(argv) >= len(argv):
+            msg = "no command is named: `promptkit --help` lists them"
+            raise WrongUseError(msg)
         if len(argv) > 1 and argv[0] in OF_THE_SHELL:
             msg = f"{argv[0]} takes nothing after it: it is for the shell in which you type it"
             raise WrongUseError(msg)

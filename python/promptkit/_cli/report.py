@@ -33,7 +33,7 @@ class UnreadableTraceError(FailedError):
     def __init__(self, faults: Sequence[Fault]) -> None:
         """Hold the first fault, which stands for all, and how many there are."""
         first, *others = faults
-        more = f" (and so are {counted(len(others), 'other line')})" if others else ""
+        more = f" ({counted(len(others), 'other line is', 'other lines are')} no events either)" if others else ""
         super().__init__(str(first) if first.line is None else f"this is no trace: {first}{more}")
         self.faults = (first,)
         self.fault_count = len(faults)
