@@ -49,6 +49,7 @@ def test_the_catalog_that_is_named_is_the_one(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir("/")
     assert _completed("run", "a") == []
     assert _completed("run", "-C", str(tmp_path / "catalog"), "a") == ["ask"]
+    assert _completed("-C", str(tmp_path / "catalog"), "--json", "run", "a") == ["ask"]
     assert _completed("run", "a", PROMPTKIT_CATALOG=str(tmp_path / "catalog")) == ["ask"]
 
 

@@ -11,11 +11,11 @@ import pytest
 from promptkit import OutputContract, errors
 from promptkit._cli.asking import Typed, contract_of, hint_of
 from promptkit._cli.catalog_folder import fault_from_here, nearest
+from promptkit._cli.command_words import command_first
 from promptkit._cli.exits import CancelledError, FailedError, NobodyReadsError, WrongUseError, exit_of
 from promptkit._cli.failure import note_of, object_of, sentence_of, usage_text
 from promptkit._cli.help_pages import folded_command
 from promptkit._cli.init import next_steps
-from promptkit._cli.invocation import command_first
 from promptkit._cli.show import asked_for
 from promptkit._cli.starter_files import in_the_way
 from promptkit._cli.trace import is_event

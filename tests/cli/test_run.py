@@ -193,6 +193,7 @@ def test_what_is_wrong_is_told_with_what_to_type_and_nothing_is_sent(
         (["look"], "which was not given: give it with --input"),
         (["look", "-i", "picture=-"], "give it as a file whose name tells its kind"),
         (["look", "-i", "picture=odd"], "let it end with"),
+        (["ask", "--json-var", f"question={'[' * 300}{']' * 300}"], "error: the variable question[0]"),
         (["bare"], "give --profile ID or set profile in the prompt"),
         (["sessions", "--var", "question="], "renders to nothing: give --session-id TEXT or the values"),
         (["keyed"], "needs a key: set the environment variable PROMPTKIT_TEST_KEY\n"),

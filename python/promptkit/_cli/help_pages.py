@@ -7,6 +7,7 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
+from promptkit._cli.command_words import command_first
 from promptkit._cli.streams import Streams
 
 NARROW = 60  # columns
@@ -36,6 +37,10 @@ class Page(TyperCommand):
 
 class Contents(TyperGroup):
     """The page that lists the commands, each with its whole first sentence."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words; a shell that completes them comes here as well."""
+        return super().parse_args(ctx, list(command_first(args)))
 
     def get_help_option(self, ctx: Any) -> Any:
         """Give the option, which shows the page."""

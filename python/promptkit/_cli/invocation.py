@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from promptkit._cli.app import app
+from promptkit._cli.command_words import of_every_command
 from promptkit._cli.exits import (
     CANCELLED,
     DONE,
@@ -27,47 +28,15 @@ from promptkit._cli.streams import DIM, Streams
 from promptkit.errors import PromptKitError
 
 COMPLETING = "_PROMPTKIT_COMPLETE"  # is there when a shell asks for completion, and then there are no arguments
-FLAGS = ("--json", "--no-color")
-PAGES = ("-h", "--help", "--version")
 OF_THE_SHELL = ("--install-completion", "--show-completion")
-
-
-def command_first(argv: Sequence[str]) -> Sequence[str]:
-    """Give the words with the options that every command knows after its name, where typer takes them.
-
-    >>> command_first(["-C", "mine", "--json", "show", "prompts"])
-    ['show', '-C', 'mine', '--json', 'prompts']
-    """
-    before = _of_every_command(argv)
-    rest = argv[before:]
-    if not before or not rest:
-        return argv
-    if rest[0] in PAGES:
-        return rest
-    return argv if rest[0].startswith("-") else [rest[0], *argv[:before], *rest[1:]]
-
-
-def _of_every_command(argv: Sequence[str]) -> int:
-    """Count the words that are options of every command, up to the first that is none."""
-    before = 0
-    while before < len(argv):
-        word = argv[before]
-        if word in FLAGS or word.startswith("--catalog=") or (word.startswith("-C") and word != "-C"):
-            before += 1
-        elif word in {"-C", "--catalog"}:
-            before += 2
-        else:
-            break
-    return before
 
 
 def invoke(argv: Sequence[str]) -> int:
     """Run one command, tell what went wrong, and give the exit status."""
-    argv = command_first(argv)
     asked = _before_dashes(argv)
     streams = Streams(no_color="--no-color" in asked, json="--json" in asked)
     try:
-        if argv and _of_every_command(argv) >= len(argv):
+        if argv and of_every_command(argv) >= len(argv):
             msg = "no command is named: `promptkit --help` lists them"
             raise WrongUseError(msg)
         if len(argv) > 1 and argv[0] in OF_THE_SHELL:
