@@ -83,13 +83,15 @@ def test_the_download_is_told_as_json_where_all_is_json(capsysbinary: pytest.Cap
 
 
 def test_the_download_says_how_much_of_it_is_here() -> None:
-    state = after(State(fetching="fetching the default model once: x.gguf, 98 MB", fetched=41_900_000), STARTED)
-    assert line_of("ask", state, 3.0, 3.0) == "ask  3 s  fetching the default model once: x.gguf, 98 MB, 41 MB are here"
+    fetching = State(fetching="fetching the default model once: 98 MB", fetched=41_900_000, about=98_300_000)
+    assert (
+        line_of("ask", after(fetching, STARTED), 3.0, 3.0) == "ask  3 s  fetching the default model: 41 of about 98 MB"
+    )
 
 
 def test_the_bytes_of_the_download_are_told_by_the_line_alone(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     logger = logging.getLogger("promptkit.embedded")
     level = logger.level
     with Progress(Streams(), "ask"):
-        logger.debug("%d of about %d bytes are fetched", 1, 2, extra={"fetched_bytes": 1})
+        logger.debug("1 of about 2 bytes are fetched", extra={"fetched_bytes": 1, "about_bytes": 2})
     assert (capsysbinary.readouterr(), logger.level) == ((b"", b""), level)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from promptkit import ExecutionEvent
 
+FETCHING = "fetching the default model"
 EMBEDDED = "promptkit.embedded"  # the logger that tells about the download of the embedded model
 
 
@@ -33,13 +34,14 @@ class State(NamedTuple):
     source: str = ""
     fetching: str = ""
     fetched: int = 0
+    about: int = 0
 
 
 def after(state: State, event: ExecutionEvent) -> State:
     """Give the state after an event."""
     match event:
         case RunStarted() | RunFinished():
-            return State(fetching=state.fetching, fetched=state.fetched)
+            return State(fetching=state.fetching, fetched=state.fetched, about=state.about)
         case AttemptFinished(outcome="completed"):
             return State(attempt=event.attempt + 1, purpose="repair")
         case AttemptFinished():
@@ -56,7 +58,8 @@ def line_of(prompt_id: str, state: State, elapsed: float, since: float) -> str:
     """
     parts = [prompt_id, f"{elapsed:.0f} s"]
     if state.fetching:
-        parts.append(state.fetching + (f", {state.fetched // 10**6} MB are here" if state.fetched else ""))
+        so_far = f"{FETCHING}: {state.fetched // 10**6} of about {state.about // 10**6} MB"
+        parts.append(so_far if state.fetched else state.fetching)
     elif since < state.delay:
         asks = ", as the server asks" if state.source == "retry_after" else ""
         parts.append(f"waiting {state.delay - since:.1f} s{asks}, then attempt {state.attempt}")
@@ -113,10 +116,11 @@ class Progress:
         logger.propagate = True
         logger.setLevel(self._level)
 
-    def _fetching(self, sentence: str, count: int | None) -> None:
-        if count is not None:
+    def _fetching(self, record: logging.LogRecord) -> None:
+        sentence, fetched = record.getMessage(), getattr(record, "fetched_bytes", None)
+        if fetched is not None:
             with self._lock:
-                self._state = self._state._replace(fetched=count)
+                self._state = self._state._replace(fetched=fetched, about=getattr(record, "about_bytes", 0))
             return
         if self._live is None:
             self._streams.note(sentence)
@@ -148,9 +152,9 @@ class Progress:
 
 
 class _Logged(logging.Handler):
-    def __init__(self, told: Callable[[str, int | None], None]) -> None:
+    def __init__(self, told: Callable[[logging.LogRecord], None]) -> None:
         super().__init__()
         self._told = told
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._told(record.getMessage(), getattr(record, "fetched_bytes", None))
+        self._told(record)

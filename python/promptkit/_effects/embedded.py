@@ -84,7 +84,8 @@ def _default_path(given_up: Callable[[], bool]) -> Path:
 
 
 def _fetched(count: int) -> None:
-    _LOGGER.debug("%d of about %d bytes are fetched", count, SMOLLM2.size, extra={"fetched_bytes": count})
+    fetched = {"fetched_bytes": count, "about_bytes": SMOLLM2.size}
+    _LOGGER.debug("%(fetched_bytes)d of about %(about_bytes)d bytes are fetched", fetched, extra=fetched)
 
 
 def model_options(backend: Backend) -> ModelOptions:

