@@ -335,9 +335,13 @@ def test_usage_lines_are_plain(promptkit: Command, name: str, usage: str) -> Non
 
 
 @pytest.mark.parametrize("option", ["--install-completion", "--show-completion"])
-def test_completion_is_for_this_shell_and_takes_no_name(promptkit: Command, option: str) -> None:
+def test_completion_is_for_this_shell_and_takes_no_name(
+    promptkit: Command, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for home in ("HOME", "USERPROFILE"):  # where it would be installed
+        monkeypatch.setenv(home, str(tmp_path))
     ended = promptkit(option, "nosuch")
-    assert (ended.status, ended.out) == (2, "")
+    assert (ended.status, ended.out, list(tmp_path.iterdir())) == (2, "", [])
     assert ended.err.startswith(f"error: {option} takes nothing after it")
 
 
