@@ -10,14 +10,10 @@ from promptkit._effects.coordination import Coordination, coordination_of
 from promptkit._effects.credentials import resolve_credential
 from promptkit._effects.frames import forget_locals
 from promptkit._effects.input_files import FolderReader
-from promptkit._effects.preparation import prepare
 from promptkit._effects.prepared_execution import Payload, PreparedExecution, claimed, execution_of
 from promptkit._effects.raising import or_raise
-from promptkit._effects.run import RunDriver
 from promptkit._effects.shared import Shared
 from promptkit._load_catalog import Catalog, definitions_of
-from promptkit._prepare.inspection import backend_details, profile_details, prompt_details
-from promptkit._prepare.pipeline import Prepared, details
 from promptkit._prepare.views import below, qualified
 from promptkit._values.definitions import namespace_problem
 from promptkit._values.requests import RunRequest
@@ -30,6 +26,7 @@ if TYPE_CHECKING:
     import httpx
 
     from promptkit._effects.shared import LoopState
+    from promptkit._prepare.pipeline import Prepared
     from promptkit._values.details import BackendDetails, ProfileDetails, PromptDetails
     from promptkit._values.generation import InputReader, ModelClient
     from promptkit._values.results import PreparedRun, RunResult
@@ -125,6 +122,8 @@ class Engine:
         Raises UnknownPromptError, with a near miss.
         """
         full_id = self._full_id(prompt_id, "inspect_prompt")
+        from promptkit._prepare.inspection import prompt_details
+
         return or_raise(prompt_details(self._shared.definitions, full_id, self._namespace))
 
     def inspect_profile(self, profile_id: str) -> ProfileDetails:
@@ -133,6 +132,8 @@ class Engine:
         Raises UnknownProfileError, with a near miss.
         """
         full_id = self._full_id(profile_id, "inspect_profile")
+        from promptkit._prepare.inspection import profile_details
+
         return or_raise(profile_details(self._shared.definitions, full_id, self._namespace))
 
     def inspect_backend(self, backend_id: str) -> BackendDetails:
@@ -142,6 +143,8 @@ class Engine:
         """
         full_id = self._full_id(backend_id, "inspect_backend")
         counts = self._shared.counts(full_id)
+        from promptkit._prepare.inspection import backend_details
+
         return or_raise(backend_details(self._shared.definitions, full_id, counts, self._namespace))
 
     async def validate_request(self, request: RunRequest) -> None:
@@ -159,6 +162,8 @@ class Engine:
         Raises InvalidRequestError or a subclass of it: an unknown id, a value that is missing, an input that cannot be
         read.
         """
+        from promptkit._prepare.pipeline import details
+
         try:
             return details(await self._prepared(self._qualified(request)))
         except BaseException as error:
@@ -186,6 +191,8 @@ class Engine:
         backend admits no more, and GenerationError for what the backend did. A cancellation leaves as itself, and never
         loses a reply that has arrived.
         """
+        from promptkit._effects.run import RunDriver  # what runs is loaded with the first run
+
         try:
             with self._shared.entered() as loop:
                 return await RunDriver(self._shared, loop, self._qualified(request), self._namespace).drive()
@@ -226,6 +233,8 @@ class Engine:
         return Payload(self._shared, prepared, full, credential)
 
     async def _prepared(self, full: RunRequest) -> Prepared:
+        from promptkit._effects.preparation import prepare
+
         return or_raise(await prepare(self._shared, full, self._namespace))
 
     def _qualified(self, request: RunRequest) -> RunRequest:
@@ -299,6 +308,8 @@ def shared_for(
 
 async def _run_claimed(shared: Shared, loop: LoopState, payload: Payload) -> RunResult:
     # In a frame of its own, so that it ends before the error of a run that fails leaves.
+    from promptkit._effects.run import RunDriver
+
     driver = RunDriver(shared, loop, payload.request)
     return await driver.drive(payload.prepared, payload.credential)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from promptkit._effects.once import Once
-from promptkit._prepare.pipeline import details
 from promptkit._values.handle import Handle
 from promptkit.errors import PreparedExecutionError
 
@@ -55,6 +54,8 @@ class PreparedExecution(Handle):
     @property
     def details(self) -> PreparedRun:
         """What will be sent, or was, and under which settings. Built when first asked for, then kept."""
+        from promptkit._prepare.pipeline import details
+
         prepared = self._prepared
         built = self._details.value if prepared is None else self._details.settle(details(prepared))
         self._prepared = None
