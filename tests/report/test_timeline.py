@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptkit._report.figures import elapsed_text, seconds_text, step_of, visible
+from promptkit._report.figures import bounded_name, elapsed_text, seconds_text, step_of
 from promptkit._report.runs import runs_of
 from promptkit._report.timeline import Part, parts_of
 from promptkit._report.tree import in_tree_order
@@ -178,8 +178,9 @@ def test_the_distance_of_ticks_is_round_and_not_below_what_was_asked_for(seconds
         ("a\nb\x1b[31m\0", "a\\nb\\x1b[31m\\x00"),
         ("ab\u202egnp.exe", "ab\\u202egnp.exe"),
         ("zero\u200bwidth\ufeff", "zero\\u200bwidth\\ufeff"),
+        ("\U0001f469\u200d\U0001f467", "\U0001f469\u200d\U0001f467"),
         ("x" * 300, "x" * 200 + " … and 100 more characters"),
     ],
 )
 def test_nothing_hides_in_a_name(text: str, shown: str) -> None:
-    assert visible(text) == shown
+    assert bounded_name(text) == shown

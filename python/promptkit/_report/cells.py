@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
-from promptkit._report.figures import visible
+from promptkit._report.figures import bounded_name
 from promptkit._values.usage import TokenUsage
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ ZEROS = frozenset({"0", "0.000"})
 
 def name(text: str | None, missing: str) -> Markup:
     """Write a name of the trace, or that there is none."""
-    return _markup(f"<i>{missing}</i>" if text is None else f"<bdi>{escape(visible(text))}</bdi>")
+    return _markup(f"<i>{missing}</i>" if text is None else f"<bdi>{escape(bounded_name(text))}</bdi>")
 
 
 def state(value: State, note: str = "") -> Markup:

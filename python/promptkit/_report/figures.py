@@ -5,6 +5,8 @@ from __future__ import annotations
 import bisect
 from typing import TYPE_CHECKING
 
+from promptkit._values.visible import visible_name
+
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -15,18 +17,11 @@ STEPS += (HOUR, 2 * HOUR, 6 * HOUR, 12 * HOUR, *(n * 10**k * DAY for k in range(
 LONGEST = 200  # characters of a name that are shown
 
 
-def visible(text: str) -> str:
-    """Give text in which nothing hides: what does not print or turns the direction of writing is written as an escape.
-
-    Of a very long text the beginning is given, and how much follows.
-    """
-    if len(text) > LONGEST:
-        text, more = text[:LONGEST], f" … and {len(text) - LONGEST:,} more characters"
-    else:
-        more = ""
-    if not text.isprintable():
-        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return text + more
+def bounded_name(text: str) -> str:
+    """Give a name in which nothing hides, on one line; of a very long one the beginning, and how much follows."""
+    if len(text) <= LONGEST:
+        return visible_name(text)
+    return f"{visible_name(text[:LONGEST])} … and {len(text) - LONGEST:,} more characters"
 
 
 def seconds_text(seconds: float) -> str:

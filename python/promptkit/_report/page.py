@@ -12,7 +12,7 @@ import importlib.resources
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from promptkit._report.figures import instant_text, seconds_text, visible
+from promptkit._report.figures import bounded_name, instant_text, seconds_text
 from promptkit._report.timeline import parts_of
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _equip(environment: Environment) -> None:
 def _finalized(value: Any) -> Any:
     """Let nothing hide in what the template prints. None would be a mistake of the template."""
     if isinstance(value, str) and not hasattr(value, "__html__"):
-        return visible(value)
+        return bounded_name(value)
     if value is None:
         msg = "the template of the report prints None"
         raise TypeError(msg)
