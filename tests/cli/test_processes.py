@@ -73,6 +73,26 @@ def test_ids_and_names_are_found_also_in_the_c_locale(catalog: Path) -> None:
     assert _run("show", "prompt", "caf\u00e9", LC_ALL="C", PYTHONUTF8="0").returncode == 0
 
 
+@posix
+@pytest.mark.parametrize(
+    ("name", "shown", "locale"),
+    [
+        (b"bad\xff", "bad\\udcff", {}),
+        ("b\u00fcro".encode(), "b\u00fcro", {}),
+        ("b\u00fcro".encode(), "b\u00fcro", {"LC_ALL": "C", "PYTHONUTF8": "0"}),
+    ],
+)
+def test_json_names_a_folder_whatever_its_bytes_are(
+    catalog: Path, tmp_path: Path, name: bytes, shown: str, locale: dict[str, str]
+) -> None:
+    folder = os.path.join(os.fsencode(tmp_path), name)  # noqa: PTH118  # of bytes
+    os.rename(catalog, folder)  # noqa: PTH104
+    command = [*map(os.fsencode, COMMAND), b"check", folder, b"--json"]
+    ended = subprocess.run(command, capture_output=True, env=environment(**locale), timeout=15, check=False)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert json.loads(ended.stdout)["catalog"] == str(tmp_path / shown)
+
+
 @pytest.mark.usefixtures("catalog")
 def test_an_error_with_what_the_locale_lacks_is_still_told() -> None:
     ended = _run("run", "\u2603", LC_ALL="C", PYTHONUTF8="0")

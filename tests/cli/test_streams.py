@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from promptkit._cli.streams import RED, Facts, encoded, facts_of, folded, styled
+from promptkit import Fault
+from promptkit._cli.streams import RED, Facts, Streams, encoded, encoded_json, facts_of, folded, styled
 from promptkit._cli.tables import fits, value_text
 
 
@@ -42,6 +44,35 @@ def test_what_is_piped_is_utf_8_whatever_the_locale() -> None:
 def test_a_terminal_gets_escapes_for_what_its_encoding_lacks() -> None:
     assert encoded("café ☃", _facts(encoding="latin-1")) == b"caf\xe9 \\u2603"
     assert encoded("lone \ud800", _facts(terminal=False)) == b"lone \\ud800"
+
+
+def test_json_on_a_terminal_does_nothing_there_and_has_the_same_value() -> None:
+    value = {"said": "\x9b31m \x9d0;t\x9c \u202e\x7f\x1b \U000e0041 caf\u00e9"}
+    for encoding in ("utf-8", "latin-1", "ascii"):
+        line = encoded_json(value, _facts(encoding=encoding)).decode(encoding)
+        assert json.loads(line) == value
+        assert [c for c in ("\x9b", "\x9d", "\u202e", "\x7f", "\x1b", "\U000e0041") if c in line] == []
+    assert encoded_json("\x9b", _facts(terminal=False)) == b'"\xc2\x9b"\n'
+
+
+def test_json_of_a_path_that_is_no_text_has_the_text_that_it_most_likely_is_or_escapes() -> None:
+    value = {"b\udcff": Fault(message="x", file="bad\udcff\udcfe"), "n": [1, ("\udcff",)]}
+    line = encoded_json(value, _facts(terminal=False))
+    told = json.loads(line)
+    assert (told["b\\udcff"]["file"], told["n"]) == ("bad\\udcff\\udcfe", [1, ["\\udcff"]])
+
+
+def test_with_json_all_that_is_told_is_json(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    streams = Streams(json=True)
+    streams.say("\nfetching", RED)
+    streams.note("the answer was cut off")
+    streams.error("no", hint="try")
+    lines = [json.loads(line) for line in capsysbinary.readouterr().err.splitlines()]
+    assert lines == [
+        {"note": "fetching"},
+        {"note": "the answer was cut off"},
+        {"error": {"type": "FailedError", "message": "no", "hint": "try"}},
+    ]
 
 
 def test_a_style_is_around_the_text_and_only_where_there_is_colour() -> None:

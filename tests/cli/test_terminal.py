@@ -102,6 +102,13 @@ def test_what_a_model_writes_cannot_command_the_terminal(stub: StubServer) -> No
     assert "a\\x1b]52;c;AAAA\\x07b\\rc\n" in screen.text
 
 
+def test_what_a_model_writes_cannot_command_the_terminal_as_json(stub: StubServer) -> None:
+    stub.say(ok("a\x9b31mb\u202e"))
+    screen = Screen(*ASK, "--json")
+    assert screen.end() == 0
+    assert '"raw_output":"a\\u009b31mb\\u202e"' in screen.text
+
+
 def test_a_terminal_without_unicode_gets_escapes(stub: StubServer) -> None:
     stub.say(ok("caf\u00e9"))
     screen = Screen(*ASK, LC_ALL="C", PYTHONUTF8="0")

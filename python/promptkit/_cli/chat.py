@@ -19,7 +19,7 @@ from promptkit._cli.chat_runs import Runs
 from promptkit._cli.conversation import BEGINNING, Attempt, Conversation
 from promptkit._cli.conversation_tree import ASCII, DRAWN, tree_lines, tree_value
 from promptkit._cli.exits import CANCELLED, DONE, FAILED, TimedOutError, WrongUseError
-from promptkit._cli.failure import note_of, object_of, tell_beside
+from promptkit._cli.failure import note_of
 from promptkit._cli.failure import sentence_of as error_sentence
 from promptkit._cli.line_reader import LineReader
 from promptkit._cli.progress import Progress
@@ -71,7 +71,7 @@ def chat(
             status = CANCELLED
         talk.end()
     if written is not None and written.failure is not None:
-        tell_beside(streams, written.failure)
+        streams.error(written.failure)
         return status or FAILED
     return status
 
@@ -116,7 +116,7 @@ class Talk:
             except KeyboardInterrupt:
                 if not self._reader.interactive:
                     raise
-                self._streams.say("")
+                self._streams.end_line()
                 if self._reader.dropped:  # what was being typed is gone, and that is all
                     leaving = False
                     continue
@@ -142,10 +142,10 @@ class Talk:
         """Do what was typed. False when it was the last."""
         if entry is None:
             if self._reader.interactive:
-                self._streams.say("")  # the marker's line
+                self._streams.end_line()
             return False
         if self._reader.ended and self._reader.interactive:  # in the middle of an entry
-            self._streams.say("")
+            self._streams.end_line()
         asks = entry.bind(meaning)
         if isinstance(asks, Failure):
             self._fault(asks.failure())
@@ -238,24 +238,19 @@ class Talk:
 
     def _tell_error(self, error: PromptKitError | TimedOutError, hint: str | None) -> None:
         self._fault(error_sentence(error), error, hint)
-        note = note_of(error)
-        if note is not None and not self._how.json:
-            self._note(f"note: {note}", DIM)
+        note = None if self._streams.as_json else note_of(error)
+        if note is not None:
+            self._streams.note(note, DIM)
         if self._reader.interactive:
             self._note(STAYED, DIM)
 
     def _fault(self, message: str, error: BaseException | None = None, hint: str | None = None) -> None:
         self._status = FAILED
-        if self._how.json:
-            self._streams.json_error(object_of(error or WrongUseError(message), message, hint))
-            return
-        self._streams.error(message)
-        if hint is not None:
-            self._note(hint)
+        self._streams.error(message, error or WrongUseError(message), hint)
 
     def _tell(self, lines: Iterable[str]) -> None:
         for each in lines:
             self._note(each)
 
     def _note(self, text: str, style: str = PLAIN) -> None:
-        self._streams.note(text, style)
+        self._streams.say(text, style)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from promptkit._cli.exits import FailedError, RefusedError, UnfinishedError
+from promptkit._cli.exits import RefusedError, UnfinishedError
 from promptkit._cli.shell_words import in_a_shell
 from promptkit.errors import CapacityError, GenerationError, OutputInvalidError, PromptKitError
 
 if TYPE_CHECKING:
     from promptkit import TokenUsage
-    from promptkit._cli.streams import Streams
 
 COUNTS = ("input", "output", "cache_read", "cache_write", "reasoning")
 OF_BACKENDS = ("transient", "status", "provider_code", "retry_after", "response_id")
@@ -53,14 +52,6 @@ def note_of(error: BaseException) -> str | None:
         return None
     usage = "" if error.usage is None else f", and used {usage_text(error.usage)}"
     return f"the run made {counted(error.attempts, 'attempt')}{usage}"
-
-
-def tell_beside(streams: Streams, message: str) -> None:
-    """Tell a failure that costs no result, as JSON where all is JSON."""
-    if streams.as_json:
-        streams.json_error(object_of(FailedError(message), message))
-    else:
-        streams.error(message)
 
 
 def object_of(error: BaseException, message: str, hint: str | None = None) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from promptkit._cli.exits import (
     WrongUseError,
     exit_of,
 )
-from promptkit._cli.failure import note_of, object_of, sentence_of
+from promptkit._cli.failure import note_of, sentence_of
 from promptkit._cli.streams import DIM, Streams
 from promptkit.errors import PromptKitError
 
@@ -52,9 +52,9 @@ def invoke(argv: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         ended = CANCELLED
     except (typer.TyperException, StopError, PromptKitError, OSError) as error:
-        return _told(error, streams, json="--json" in asked)
+        return _told(error, streams)
     if ended == CANCELLED:  # typer's own way to tell an interruption
-        return _told(CancelledError("cancelled"), streams, json="--json" in asked)
+        return _told(CancelledError("cancelled"), streams)
     return ended if isinstance(ended, int) else DONE
 
 
@@ -72,7 +72,7 @@ def _before_dashes(argv: Sequence[str]) -> Sequence[str]:
     return argv[: argv.index("--")] if "--" in argv else argv
 
 
-def _told(error: Exception, streams: Streams, *, json: bool) -> int:
+def _told(error: Exception, streams: Streams) -> int:
     if isinstance(error, typer.TyperException):
         status = WRONG_USE if error.exit_code == WRONG_USE else FAILED
         message, hint = error.format_message(), _where_help_is(error)
@@ -80,18 +80,13 @@ def _told(error: Exception, streams: Streams, *, json: bool) -> int:
         status, message = exit_of(error), sentence_of(error)
         hint = error.hint if isinstance(error, RefusedError) else None
         error = error.refusal if isinstance(error, RefusedError) else error
-    if json:
-        streams.json_error(object_of(error, message, hint))
-        return status
-    if isinstance(error, CancelledError):
+    if isinstance(error, CancelledError) and not streams.as_json:
         streams.say(message)
     else:
-        streams.error(message)
-    if hint is not None:
-        streams.say(hint)
-    note = note_of(error)
+        streams.error(message, error, hint)
+    note = None if streams.as_json else note_of(error)
     if note is not None:
-        streams.say(f"note: {note}", DIM)
+        streams.note(note, DIM)
     return status
 
 

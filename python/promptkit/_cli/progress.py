@@ -123,7 +123,7 @@ class Progress:
                 self._state = self._state._replace(fetched=fetched, about=getattr(record, "about_bytes", 0))
             return
         if self._live is None:
-            self._streams.note(sentence)
+            self._streams.say(sentence)
             return
         with self._lock:
             self._state = self._state._replace(fetching=sentence if sentence.startswith("fetching") else "")

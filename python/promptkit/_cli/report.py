@@ -53,12 +53,12 @@ def report(trace: str, *, output: str | None, json: bool, streams: Streams) -> i
     page = made.unwrap()
     html = page.html.removesuffix("\n")
     for note in notes_of(page.summary):
-        streams.note(note if json else f"note: {note}")
+        streams.note(note)
     if json:
         streams.json(page.summary)
     if target is not None:
         _write(target, html + "\n")
-        streams.note(f"{target}: {counted(len(page.summary.runs), 'run')}")
+        streams.say(f"{target}: {counted(len(page.summary.runs), 'run')}")
     elif not json:
         streams.result(html)
     return DONE

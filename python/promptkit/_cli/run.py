@@ -8,7 +8,7 @@ from promptkit import compose_observers
 from promptkit._cli.asking import Typed, asked, refusals
 from promptkit._cli.catalog_folder import opened_catalog
 from promptkit._cli.exits import DONE, FAILED, INVALID_OUTPUT, CancelledError, TimedOutError
-from promptkit._cli.failure import counted, tell_beside, timeout_text, usage_text
+from promptkit._cli.failure import counted, timeout_text, usage_text
 from promptkit._cli.progress import Progress
 from promptkit._cli.streams import DIM, Streams
 from promptkit._cli.trace import Trace
@@ -44,7 +44,7 @@ def run(
         streams.result(result.raw_output)
         tell(result, streams, verbose=verbose)
     if lost is not None:
-        tell_beside(streams, lost)
+        streams.error(lost)
     return exit_of_result(result) or (DONE if lost is None else FAILED)
 
 
@@ -68,12 +68,12 @@ def notes_of(result: RunResult) -> tuple[str, ...]:
     """Say what a reader of the answer has to know about it."""
     notes = []
     if result.refusal is not None:
-        notes.append(f"note: the model refused: {result.refusal}")
+        notes.append(f"the model refused: {result.refusal}")
     elif not result.raw_output and result.finish_reason != "length":
-        notes.append(f"note: the answer is empty (finish_reason {result.finish_reason or 'not given'})")
+        notes.append(f"the answer is empty (finish_reason {result.finish_reason or 'not given'})")
     if result.finish_reason == "length":
         remedy = f"raise max_output_tokens of the profile {result.profile!r}"
-        notes.append(f"note: the answer was cut off (finish_reason length): {remedy}")
+        notes.append(f"the answer was cut off (finish_reason length): {remedy}")
     return tuple(notes)
 
 
@@ -98,7 +98,7 @@ def finished_run(ask: Asked, timeout: float | None, progress: Progress) -> RunRe
 def tell(result: RunResult, streams: Streams, *, verbose: bool) -> None:
     """Say on stderr what there is to know about an answer."""
     for note in notes_of(result):
-        streams.say(note)
+        streams.note(note)
     if result.validation.status == "invalid":
         streams.error("the output is invalid under its contract:")
         for violation in result.validation.violations:

@@ -16,8 +16,10 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
+from promptkit._cli.arguments import as_text
 from promptkit._cli.exits import FailedError, NobodyReadsError
-from promptkit._values.visible import visible
+from promptkit._cli.failure import object_of
+from promptkit._values.visible import ascii_json, visible, visible_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +30,6 @@ BOLD = "1"
 DIM = "2"
 RED = "31"
 GREEN = "32"
-YELLOW = "33"
 PLAIN = ""
 
 WIDE = 1_000_000  # a pipe has no width: nothing is folded for it
@@ -42,6 +43,9 @@ class Facts(NamedTuple):
     colour: bool
     encoding: str
     width: int
+
+
+UTF_8 = Facts(terminal=False, live=False, colour=False, encoding="utf-8", width=WIDE)
 
 
 def facts_of(*, terminal: bool, encoding: str, columns: int, environ: Mapping[str, str], no_color: bool) -> Facts:
@@ -84,13 +88,27 @@ def _folded_line(line: str, width: int) -> str:
 
 def encoded(text: str, facts: Facts) -> bytes:
     """Give the bytes for a stream; what its encoding lacks is escaped."""
-    return text.encode(facts.encoding, "backslashreplace")
+    try:
+        return text.encode(facts.encoding)
+    except UnicodeEncodeError:
+        return as_text(text, sys.getfilesystemencoding()).encode(facts.encoding, "backslashreplace")
+
+
+def encoded_json(value: Any, facts: Facts) -> bytes:
+    """Give the bytes of a value as one line of JSON; on a terminal in escapes of JSON where it would act or cannot."""
+    line = json_line(value)
+    if facts.terminal:
+        line = visible_json(line)
+    try:
+        return line.encode(facts.encoding)
+    except UnicodeEncodeError:
+        return ascii_json(line).encode()
 
 
 class Streams:
     """The two streams of a command. Results go to ``out``, all else to ``err``.
 
-    ``as_json`` says that all is JSON: then what is noted on ``err`` is an object a line as well.
+    With ``json`` all that is told on ``err`` is JSON, one object a line: ``{"note": ...}`` or ``{"error": {...}}``.
     """
 
     def __init__(self, *, no_color: bool = False, json: bool = False) -> None:
@@ -108,28 +126,38 @@ class Streams:
 
     def json(self, value: Any) -> None:
         """Write a value as one line of JSON."""
-        self._out(encoded(json_line(value), self.out))
+        self._out(encoded_json(value, self.out))
 
     def say(self, text: str, style: str = PLAIN) -> None:
         """Tell something that is no result, on stderr."""
+        if self.as_json:
+            self.json_error({"note": text.strip("\n")})
+            return
         self._err(encoded(styled(self._folded(text), style, self.err) + "\n", self.err))
 
     def note(self, text: str, style: str = PLAIN) -> None:
-        """Tell a sentence that is no result, on stderr; as JSON where all is JSON."""
-        if self.as_json:
-            self.json_error({"note": text})
-        else:
-            self.say(text, style)
+        """Tell what has to be known about a result, on stderr."""
+        self.say(text if self.as_json else f"note: {text}", style)
 
-    def error(self, message: str) -> None:
-        """Tell what went wrong."""
+    def end_line(self) -> None:
+        """End the line that Ctrl-C or Ctrl-D has left unfinished on a terminal."""
+        if self.err.terminal:
+            self._err(b"\n")
+
+    def error(self, message: str, error: BaseException | None = None, hint: str | None = None) -> None:
+        """Tell what went wrong, and what to type. As JSON, with all that is known of the error."""
+        if self.as_json:
+            self.json_error(object_of(FailedError(message) if error is None else error, message, hint))
+            return
         head = "error:"
         told = self._folded(visible(f"{head} {message}")).removeprefix(head)
         self._err(encoded(f"{styled(head, RED, self.err)}{told}\n", self.err))
+        if hint is not None:
+            self.say(hint)
 
     def json_error(self, value: Any) -> None:
-        """Tell what went wrong as one line of JSON."""
-        self._err(encoded(json_line(value), self.err))
+        """Tell something that is known as a value, as one line of JSON on stderr."""
+        self._err(encoded_json(value, self.err))
 
     def drawn(self, what: RenderableType) -> str:
         """Draw something of rich for stdout. What is in it must be ``visible``."""
@@ -191,10 +219,26 @@ def console_on(file: TextIO, facts: Facts) -> Console:
 
 
 def json_line(value: Any) -> str:
-    """Encode a value as one line."""
+    """Encode a value as one line. A path that is no text is written as what it most likely is, or with escapes."""
     import msgspec
 
-    return msgspec.json.encode(value).decode() + "\n"
+    try:
+        encoded = msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        encoded = msgspec.json.encode(_encodable(msgspec.to_builtins(value)))
+    return encoded.decode() + "\n"
+
+
+def _encodable(value: Any) -> Any:
+    match value:
+        case str():
+            return encoded(value, UTF_8).decode()
+        case dict():
+            return {_encodable(name): _encodable(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_encodable(each) for each in value]
+        case _:
+            return value
 
 
 def _facts(stream: TextIO | None, *, no_color: bool) -> Facts:

@@ -18,6 +18,7 @@ _ACTIVE = re.compile(
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
     f"{_NO_CHARACTERS}]"
 )
+_BEYOND_ASCII = re.compile("[^\x00-\x7f]")
 _BREAKS = re.compile("[\t\n]")
 
 
@@ -46,6 +47,11 @@ def visible_json(encoded: str) -> str:
     "\u009b2J \udb40\udc41"
     """
     return _ACTIVE.sub(_json_escape, encoded)
+
+
+def ascii_json(encoded: str) -> str:
+    """Write JSON in ASCII, with the same value."""
+    return _BEYOND_ASCII.sub(_json_escape, encoded)
 
 
 def _escape(found: re.Match[str]) -> str:
