@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from promptkit._cli import main
 from servers.command_line import Command, Ended, write_catalog
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from servers.stub import StubServer
@@ -37,3 +39,11 @@ def promptkit(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.Mo
         return Ended(status, out.decode(), err.decode())
 
     return run
+
+
+@pytest.fixture
+def hears_ctrl_c() -> Iterator[None]:
+    """Take Ctrl-C as a person's Python does: what is run in the background of a shell ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import io
 import json
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
-from promptkit import AttemptFinished, RunFinished, RunRequest, RunStarted, load_catalog
-from promptkit._cli.chat_runs import Runs
-from promptkit._cli.user_files import ReadFiles
-from servers.command_line import environment
+from promptkit import AttemptFinished, BlockingEngine, RunFinished, RunRequest, RunStarted, load_catalog
+from promptkit._cli.asking import Typed
+from promptkit._cli.chat import How, Talk
+from promptkit._cli.chat_opening import opening_of
+from promptkit._cli.kept_run import kept_run
+from promptkit._cli.progress import Progress
+from promptkit._cli.streams import Streams
+from servers.command_line import environment, interrupting
 from servers.stub import Held, StubServer, error, ok
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from promptkit import ExecutionEvent, RunResult
     from servers.command_line import Command
     from servers.stub import Received
@@ -335,41 +338,54 @@ def test_ctrl_c_in_a_pipe_cancels_the_run_and_ends_with_what_was_used(stub: Stub
     assert len(stub.requests) == 2
 
 
-def _interrupted_at(stub: StubServer, when: Callable[[ExecutionEvent], bool]) -> tuple[list[RunResult], bool]:
+def _interrupted_at(stub: StubServer, kind: type[ExecutionEvent]) -> tuple[list[RunResult], bool]:
     """Run once, with Ctrl-C at an event; give what was kept, and whether it left as KeyboardInterrupt."""
-    stub.say(ok("x"))
-
-    def interrupt(event: ExecutionEvent) -> None:
-        if when(event):
-            signal.raise_signal(signal.SIGINT)
-
+    held = Held(ok("x"))
+    if kind is not RunStarted:
+        held.free.set()
+    stub.say(held, ok("x"))
     kept: list[RunResult] = []
-    request = RunRequest(prompt_id="ask", variables={"question": "Why?"}, observer=interrupt)
-    with Runs(load_catalog("."), ReadFiles({})) as runs:
+    request = RunRequest(prompt_id="ask", variables={"question": "Why?"}, observer=interrupting(kind))
+    progress = Progress(Streams(), "ask")
+    with BlockingEngine(load_catalog(".")) as engine:
         try:
-            runs.run(request, None, kept.append)
+            kept_run(engine, request, None, progress, kept.append)
         except KeyboardInterrupt:
             left = True
         else:
             left = False
+        held.free.set()
         again: list[RunResult] = []
-        runs.run(RunRequest(prompt_id="ask", variables={"question": "Why?"}), None, again.append)
+        kept_run(engine, msgspec.structs.replace(request, observer=None), None, progress, again.append)
     assert [result.raw_output for result in again] == ["x"]
     return kept, left
 
 
 @pytest.mark.parametrize("event", [AttemptFinished, RunFinished])
+@pytest.mark.usefixtures("hears_ctrl_c")
 def test_ctrl_c_while_the_reply_is_in_hand_does_not_lose_it(stub: StubServer, event: type[ExecutionEvent]) -> None:
-    kept, _ = _interrupted_at(stub, partial(_is, event))
-    assert [result.raw_output for result in kept] == ["x"]
+    kept, left = _interrupted_at(stub, event)
+    assert ([result.raw_output for result in kept], left) == (["x"], True)
 
 
+@pytest.mark.usefixtures("hears_ctrl_c")
 def test_ctrl_c_before_a_reply_cancels_and_what_runs_next_is_not_hurt(stub: StubServer) -> None:
-    assert _interrupted_at(stub, partial(_is, RunStarted)) == ([], True)
+    assert _interrupted_at(stub, RunStarted) == ([], True)
 
 
-def _is(kind: type[ExecutionEvent], event: ExecutionEvent) -> bool:
-    return isinstance(event, kind)
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are others there")
+@pytest.mark.usefixtures("hears_ctrl_c")
+def test_ctrl_c_in_a_pipe_with_the_reply_in_hand_shows_it_and_ends(
+    stub: StubServer, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    stub.say(ok("paid"))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(_lines("a", "b"))))
+    opening = opening_of(load_catalog("."), Typed("ask"), None, None)
+    with BlockingEngine(opening.catalog) as engine:
+        talk = Talk(opening, engine, interrupting(RunFinished), How(), Streams())
+        with pytest.raises(KeyboardInterrupt):
+            talk.hold()
+    assert (capsysbinary.readouterr().out, len(stub.requests)) == (b"paid\n", 1)
 
 
 def test_a_connection_that_was_closed_while_a_person_thought_costs_no_attempt(stub: StubServer) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
 from typing import TYPE_CHECKING
 
-from promptkit import BlockingEngine, GenerationReply, ReportedUsage, load_catalog
+import pytest
+
+from promptkit import BlockingEngine, GenerationReply, ReportedUsage, RunFinished, load_catalog
 from promptkit._cli.demo import demo
+from promptkit._cli.exits import CancelledError
 from promptkit._cli.starter_files import starter_folder
 from promptkit._cli.streams import Streams
 from promptkit.testing import ScriptedClient
+from servers.command_line import interrupting
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 FINDING = '{"sentence": "The oven broke.", "euros": 420}'
 
@@ -42,3 +46,27 @@ def test_the_demo_shows_answers_their_tree_and_what_they_used(
         assert row in counts
     assert "promptkit init" in err
     assert len(trace.read_text(encoding="utf-8").splitlines()) == 12
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are others there")
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.usefixtures("hears_ctrl_c")
+def test_ctrl_c_in_the_demo_shows_the_answers_that_had_come(
+    capsysbinary: pytest.CaptureFixture[bytes], *, as_json: bool
+) -> None:
+    with starter_folder() as folder:
+        engine = BlockingEngine(load_catalog(folder), client=ScriptedClient("The oven."))
+    with pytest.raises(CancelledError, match="interrupted: these are the answers that had come"):
+        demo(
+            trace=None,
+            json=as_json,
+            streams=Streams(json=as_json),
+            engine=engine,
+            observer=interrupting(RunFinished),
+        )
+    out = capsysbinary.readouterr().out.decode()
+    if as_json:
+        assert [result["raw_output"] for result in json.loads(out)["results"]] == ["The oven."]
+    else:
+        assert out.startswith("read: What broke on Monday? The oven. (")
+        assert "who continued whom\n└── " in out

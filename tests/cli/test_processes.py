@@ -214,7 +214,7 @@ def test_help_that_nobody_reads_ends_quietly_and_on_a_full_disk_is_told(argv: tu
 
 @pytest.mark.parametrize(
     ("extra", "told"),
-    [([], "cancelled\n"), (["--json"], '{"error":{"type":"CancelledError","message":"cancelled"}}\n')],
+    [([], "cancelled\n"), (["--json"], '{"error":{"type":"Interrupted","message":"cancelled"}}\n')],
 )
 def test_ctrl_c_while_modules_are_loaded_is_told_as_at_any_other_moment(extra: list[str], told: str) -> None:
     program = (

@@ -10,9 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from promptkit import AttemptFinished, RunFinished, RunStarted, load_catalog
+from promptkit._cli.asking import Typed
+from promptkit._cli.exits import CancelledError
+from promptkit._cli.failure import object_of
+from promptkit._cli.run import answer_to
+from promptkit._cli.streams import Streams
+from servers.command_line import interrupting
 from servers.stub import Held, StubServer, completion, error, http, ok
 
 if TYPE_CHECKING:
+    from promptkit import ExecutionEvent
     from servers.command_line import Command
 
 pytestmark = pytest.mark.usefixtures("catalog")
@@ -269,6 +277,27 @@ def test_a_timeout_ends_the_run_and_tells_what_was_spent(stub: StubServer, promp
     )
     told = promptkit("run", "ask", "--var", "question=x", "--timeout", "0", "--json")
     assert (told.status, told.error["type"], told.error["attempts"]) == (1, "TimedOutError", None)
+    held.free.set()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are others there")
+@pytest.mark.parametrize("event", [AttemptFinished, RunFinished])
+@pytest.mark.usefixtures("hears_ctrl_c")
+def test_ctrl_c_with_the_answer_in_hand_does_not_lose_it(stub: StubServer, event: type[ExecutionEvent]) -> None:
+    stub.say(ok("paid"))
+    answer = answer_to(load_catalog("."), Typed("ask", ["question=x"]), None, interrupting(event), Streams())
+    assert (answer.result.raw_output, str(answer.interrupted)) == ("paid", "interrupted, after the answer had come")
+    assert isinstance(answer.interrupted, CancelledError)
+    assert (answer.interrupted.attempts, object_of(answer.interrupted, "x")["error"]["type"]) == (1, "Interrupted")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are others there")
+@pytest.mark.usefixtures("hears_ctrl_c")
+def test_ctrl_c_before_the_answer_cancels(stub: StubServer) -> None:
+    held = Held(ok("x"))
+    stub.say(held)
+    with pytest.raises(CancelledError, match="cancelled"):
+        answer_to(load_catalog("."), Typed("ask", ["question=x"]), None, interrupting(RunStarted), Streams())
     held.free.set()
 
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from promptkit import ExecutionEvent
 
 ROOT = Path(__file__).parents[2]
 
@@ -113,3 +118,14 @@ def environment(**changes: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "PROMPTKIT_CATALOG"}}
     path = os.pathsep.join([str(ROOT / "python"), *filter(None, [kept.get("PYTHONPATH")])])
     return {**kept, "PYTHONPATH": path, **changes}
+
+
+def interrupting(kind: type[ExecutionEvent]) -> Callable[[ExecutionEvent], None]:
+    """Give an observer that presses Ctrl-C at an event of this kind."""
+
+    def observe(event: ExecutionEvent) -> None:
+        if isinstance(event, kind):
+            # To the thread that waits: a signal to another one would not wake it.
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    return observe

@@ -20,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _main(sys.argv[1:] if argv is None else argv)
     except KeyboardInterrupt:  # before a command could begin, or after it had ended
         words = sys.argv[1:] if argv is None else argv
-        told = '{"error":{"type":"CancelledError","message":"cancelled"}}' if "--json" in words else "cancelled"
+        told = '{"error":{"type":"Interrupted","message":"cancelled"}}' if "--json" in words else "cancelled"
         if sys.stderr is not None:
             sys.stderr.write(f"{told}\n")
         return 130

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from returns.result import Failure, Result
 
-from promptkit import ExecutionGroup, compose_observers
+from promptkit import BlockingEngine, ExecutionGroup, compose_observers
 from promptkit._cli import conversation as moves
 from promptkit._cli.catalog_folder import opened_catalog
 from promptkit._cli.chat_lines import Do, Entry, Say, help_lines, meaning, read_entry
 from promptkit._cli.chat_notes import usage_lines
 from promptkit._cli.chat_opening import Opening, opening_of, prepared
 from promptkit._cli.chat_prompts import sentence_of
-from promptkit._cli.chat_runs import Runs
 from promptkit._cli.conversation import BEGINNING, Attempt, Conversation
 from promptkit._cli.conversation_tree import ASCII, DRAWN, tree_lines, tree_value
 from promptkit._cli.exits import CANCELLED, DONE, FAILED, TimedOutError, WrongUseError
 from promptkit._cli.failure import note_of
 from promptkit._cli.failure import sentence_of as error_sentence
+from promptkit._cli.kept_run import kept_run
 from promptkit._cli.line_reader import LineReader
 from promptkit._cli.progress import Progress
 from promptkit._cli.run import exit_of_result, tell
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from promptkit import PreparedRun, RunResult
+    from promptkit import Observer, PreparedRun, RunResult
     from promptkit._cli.asking import Typed
 
 LEAVING = "Ctrl-C once more, Ctrl-D or /quit leaves; /help lists the commands"
@@ -61,9 +61,9 @@ def chat(
     opening = opening_of(opened_catalog(catalog), typed, line, continue_with)
     with contextlib.ExitStack() as stack:
         written = None if trace is None else stack.enter_context(Trace(trace))
-        runs = stack.enter_context(Runs(opening.catalog, opening.ask.files))
-        details = prepared(runs, opening)
-        talk = Talk(opening, runs, written, how, streams)
+        engine = stack.enter_context(BlockingEngine(opening.catalog, input_reader=opening.ask.files))
+        details = prepared(engine, opening)
+        talk = Talk(opening, engine, written, how, streams)
         try:
             talk.greet(details)
             status = talk.hold()
@@ -79,10 +79,12 @@ def chat(
 class Talk:
     """Reads lines, runs, and shows what came. What becomes of the conversation is decided by values."""
 
-    def __init__(self, opening: Opening, runs: Runs, trace: Trace | None, how: How, streams: Streams) -> None:
+    def __init__(
+        self, opening: Opening, engine: BlockingEngine, observer: Observer | None, how: How, streams: Streams
+    ) -> None:
         self._opening = opening
-        self._runs = runs
-        self._trace = trace
+        self._engine = engine
+        self._observer = observer
         self._how = how
         self._streams = streams
         self._reader = LineReader(streams)
@@ -196,19 +198,21 @@ class Talk:
         try:
             self._run(attempt)
         except KeyboardInterrupt:
-            if len(self._now.turns) == known:  # else the answer came first
-                if not self._reader.interactive:
-                    raise
+            if len(self._now.turns) > known:  # the answer came first
+                self._show(self._newest())
+            if not self._reader.interactive:
+                raise
+            if len(self._now.turns) == known:
                 self._now = moves.failed(self._now, attempt)
                 self._note(f"cancelled; {STAYED}")
-                return
         except (PromptKitError, TimedOutError) as error:
             self._now = moves.failed(self._now, attempt)
             self._tell_error(error, self._opening.hint(error) if attempt.parent == BEGINNING else None)
-            return
-        here = self._now.here
-        if here is not None and len(self._now.turns) > known:
-            self._show(self._results[here.run_id])
+        else:
+            self._show(self._newest())
+
+    def _newest(self) -> RunResult:
+        return self._results[self._now.turns[-1].run_id]
 
     def _run(self, attempt: Attempt) -> None:
         parent = self._now.turns[attempt.parent - 1] if attempt.parent else None
@@ -220,12 +224,9 @@ class Talk:
             self._now = moves.answered(self._now, attempt, result.run_id, result.raw_output, remark)
 
         with Progress(self._streams, self._opening.ways.opening.prompt_id) as progress:
-            observer = compose_observers(self._group.observe, self._trace, progress.observe)
-            request = msgspec.structs.replace(request, observer=observer)
-            try:
-                self._runs.run(request, self._how.timeout, keep)
-            except TimeoutError as error:
-                raise TimedOutError(str(error), progress.finished) from None
+            observer = compose_observers(self._group.observe, self._observer, progress.observe)
+            observed = msgspec.structs.replace(request, observer=observer)
+            kept_run(self._engine, observed, self._how.timeout, progress, keep)
 
     def _show(self, result: RunResult) -> None:
         if self._status == DONE:

@@ -14,8 +14,7 @@ from promptkit._cli.exits import RefusedError, WrongUseError
 from promptkit.errors import InvalidRequestError, PromptKitError, TemplateError
 
 if TYPE_CHECKING:
-    from promptkit import Catalog, PreparedRun, PromptDefinition, RunResult
-    from promptkit._cli.chat_runs import Runs
+    from promptkit import BlockingEngine, Catalog, PreparedRun, PromptDefinition, RunResult
 
 SAMPLE = "?"  # stands for a line while nothing was said yet
 STDIN = "chat reads your lines from standard input: give the value as text, or as a file with NAME=@FILE"
@@ -79,26 +78,26 @@ def opening_of(catalog: Catalog, typed: Typed, line: str | None, continue_with: 
     return Opening(combined, ask, ask.request if ways.opening == ways.further else further, ways, say, following)
 
 
-def prepared(runs: Runs, opening: Opening) -> PreparedRun | None:
+def prepared(engine: BlockingEngine, opening: Opening) -> PreparedRun | None:
     """Let the engine look at the requests before anything is said. None if that depends on what will be said.
 
     Raises what the engine refuses.
     """
     variable = opening.ways.opening.variable
-    details = _looked_at(runs, opening, opening.request(None if variable is None else SAMPLE, None), opening.ask)
+    details = _looked_at(engine, opening, opening.request(None if variable is None else SAMPLE, None), opening.ask)
     if opening.following is not None and opening.ways.opening != opening.ways.further:
         further = opening.ways.further.variable
         variables = {**opening.further.variables, **({} if further is None else {further: SAMPLE})}
         request = msgspec.structs.replace(opening.further, variables=variables)
-        _looked_at(runs, opening, request, opening.following)
+        _looked_at(engine, opening, request, opening.following)
     return details
 
 
-def _looked_at(runs: Runs, opening: Opening, request: RunRequest, ask: Asked) -> PreparedRun | None:
+def _looked_at(engine: BlockingEngine, opening: Opening, request: RunRequest, ask: Asked) -> PreparedRun | None:
     further = ask is opening.following
     way = opening.ways.further if further else opening.ways.opening
     try:
-        return runs.prepare(request)
+        return engine.prepare(request)
     except InvalidRequestError as error:
         inputs_given = not any(each.startswith("--input ") for each in ask.missing)
         if isinstance(error, TemplateError) and way.variable is not None and inputs_given:

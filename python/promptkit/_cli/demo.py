@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from promptkit import BlockingEngine, ExecutionGroup, RunRequest, compose_observers, load_catalog
-from promptkit._cli.exits import DONE, FailedError
+from promptkit._cli.exits import DONE, CancelledError, FailedError
+from promptkit._cli.kept_run import kept_run
 from promptkit._cli.progress import Progress
 from promptkit._cli.starter_files import starter_folder
 from promptkit._cli.streams import DIM
@@ -19,8 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from promptkit import ExecutionGroupSummary, Observer, RunResult
+    from promptkit._cli.exits import StopError
     from promptkit._cli.streams import Streams
 
+INTERRUPTED = "interrupted: these are the answers that had come"
 NOT_INSTALLED = (
     "the demo's model runs inside this process, and what runs it is not installed: "
     "pip install 'promptkit-engine[embedded]' (in a clone: pip install '.[embedded]')"
@@ -50,30 +54,48 @@ class Said(NamedTuple):
     question: str | None
 
 
-def demo(*, trace: Path | None, json: bool, streams: Streams, engine: BlockingEngine | None = None) -> int:
-    """Hold the conversation, and show it as a tree, with what it used."""
+def demo(
+    *,
+    trace: Path | None,
+    json: bool,
+    streams: Streams,
+    engine: BlockingEngine | None = None,
+    observer: Observer | None = None,
+) -> int:
+    """Hold the conversation, and show it as a tree, with what it used. Raises CancelledError when that is shown."""
     if engine is None and find_spec("xllamacpp") is None:
         raise FailedError(NOT_INSTALLED)
     group = ExecutionGroup()
-    with starter_folder() as folder, engine or BlockingEngine(load_catalog(folder)) as opened:
-        if trace is None:
-            said = _conversation(opened, group.observe, streams, quiet=json)
-        else:
-            with Trace(trace) as written:
-                said = _conversation(opened, compose_observers(group.observe, written), streams, quiet=json)
-            if written.failure is not None:
-                raise FailedError(written.failure)
-    summary = group.snapshot()
+    said: list[Said] = []
+    ended: StopError | None = None
+    with contextlib.ExitStack() as stack:
+        opened = engine or BlockingEngine(load_catalog(stack.enter_context(starter_folder())))
+        stack.enter_context(opened)
+        written = None if trace is None else stack.enter_context(Trace(trace))
+        try:
+            _converse(opened, compose_observers(group.observe, observer, written), streams, said, quiet=json)
+        except KeyboardInterrupt:
+            ended = CancelledError(INTERRUPTED if said else "cancelled")
+    if written is not None and written.failure is not None and ended is None:
+        ended = FailedError(written.failure)
+    if said:
+        _show(said, group.snapshot(), streams, json=json)
+    if ended is not None:
+        raise ended
+    if not json:
+        streams.say("\nMake a catalog of your own: promptkit init my-prompts", DIM)
+    return DONE
+
+
+def _show(said: Sequence[Said], summary: ExecutionGroupSummary, streams: Streams, *, json: bool) -> None:
     if json:
         streams.json({"results": [each.result for each in said], **_encodable(summary)})
-        return DONE
+        return
     streams.result("")
     tree = conversation_tree((each.result.exchange for each in said), title="The conversation, and who continued whom")
     streams.drawing(streams.drawn(tree))
     streams.result("")
     streams.drawing(streams.drawn(usage_table({"all runs": summary})))
-    streams.say("\nMake a catalog of your own: promptkit init my-prompts", DIM)
-    return DONE
 
 
 def line_of(said: Said) -> str:
@@ -82,35 +104,30 @@ def line_of(said: Said) -> str:
     return f"{said.result.prompt_id}:{asked} {' '.join(said.result.raw_output.split())}"
 
 
-def _conversation(
-    engine: BlockingEngine, observer: Observer | None, streams: Streams, *, quiet: bool
-) -> Sequence[Said]:
-    said: list[Said] = []
-    for step in STEPS:
+def _converse(
+    engine: BlockingEngine, observer: Observer | None, streams: Streams, said: list[Said], *, quiet: bool
+) -> None:
+    """Hold the conversation, and add each answer to ``said`` as it comes."""
+    for number, step in enumerate(STEPS):
+        try:
+            _run(engine, step, observer, streams, said)
+        finally:
+            for each in said[number:] if not quiet else ():
+                took = f"{each.result.timing.duration:.1f} s"
+                streams.drawing(streams.drawn(visible(f"{line_of(each)} ({took})")))
+
+
+def _run(engine: BlockingEngine, step: Step, observer: Observer | None, streams: Streams, said: list[Said]) -> None:
+    with Progress(streams, step.prompt_id) as progress:
         request = RunRequest(
             prompt_id=step.prompt_id,
             variables={} if step.question is None else {"question": step.question},
             inputs={} if step.continues is not None else {"letter": Path("letter.txt")},
             capture_exchange=True,
             continue_from=None if step.continues is None else said[step.continues].result.exchange,
+            observer=compose_observers(observer, progress.observe),
         )
-        said.append(Said(_run(engine, request, observer, streams), step.question))
-        if not quiet:
-            took = f"{said[-1].result.timing.duration:.1f} s"
-            streams.drawing(streams.drawn(visible(f"{line_of(said[-1])} ({took})")))
-    return said
-
-
-def _run(engine: BlockingEngine, request: RunRequest, observer: Observer | None, streams: Streams) -> RunResult:
-    with Progress(streams, request.prompt_id) as progress:
-        watched = compose_observers(observer, progress.observe)
-        return engine.run(_observed(request, watched))
-
-
-def _observed(request: RunRequest, observer: Observer | None) -> RunRequest:
-    import msgspec
-
-    return msgspec.structs.replace(request, observer=observer)
+        kept_run(engine, request, None, progress, lambda result: said.append(Said(result, step.question)))
 
 
 def _encodable(summary: ExecutionGroupSummary) -> Mapping[str, object]:

@@ -21,6 +21,7 @@ class StopError(Exception):
     """Ends a command with a sentence on stderr."""
 
     exit_status = FAILED
+    json_type: str | None = None  # how JSON names it, where that is not the name of the class
 
 
 class FailedError(StopError):
@@ -63,6 +64,7 @@ class CancelledError(UnfinishedError):
     """Ctrl-C."""
 
     exit_status = CANCELLED
+    json_type = "Interrupted"
 
 
 class NobodyReadsError(Exception):

@@ -56,7 +56,7 @@ def note_of(error: BaseException) -> str | None:
 
 def object_of(error: BaseException, message: str, hint: str | None = None) -> dict[str, Any]:
     """Give what is known of an error, to be encoded."""
-    told: dict[str, Any] = {"type": type(error).__name__, "message": message}
+    told: dict[str, Any] = {"type": getattr(error, "json_type", None) or type(error).__name__, "message": message}
     if hint is not None:
         told["hint"] = hint
     if isinstance(error, PromptKitError | UnfinishedError):

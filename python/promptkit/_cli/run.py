@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from promptkit import compose_observers
 from promptkit._cli.asking import Typed, asked, refusals
 from promptkit._cli.catalog_folder import opened_catalog
-from promptkit._cli.exits import DONE, FAILED, INVALID_OUTPUT, CancelledError, TimedOutError
-from promptkit._cli.failure import counted, timeout_text, usage_text
+from promptkit._cli.exits import DONE, FAILED, INVALID_OUTPUT, CancelledError
+from promptkit._cli.failure import counted, usage_text
+from promptkit._cli.kept_run import INTERRUPTED, kept_run
 from promptkit._cli.progress import Progress
 from promptkit._cli.streams import DIM, Streams
 from promptkit._cli.trace import Trace
@@ -16,8 +17,7 @@ from promptkit._cli.trace import Trace
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from promptkit import Catalog, RunResult
-    from promptkit._cli.asking import Asked
+    from promptkit import Catalog, Observer, RunResult
 
 
 def run(
@@ -33,19 +33,21 @@ def run(
     """Run the prompt, write the answer, and give the exit status."""
     opened = opened_catalog(catalog)
     if trace is None:
-        result, lost = _answer(opened, typed, timeout, None, streams), None
+        answer, lost = answer_to(opened, typed, timeout, None, streams), None
     else:
         with Trace(trace) as written:
-            result = _answer(opened, typed, timeout, written, streams)
+            answer = answer_to(opened, typed, timeout, written, streams)
         lost = written.failure
     if json:
-        streams.json(result)
+        streams.json(answer.result)
     else:
-        streams.result(result.raw_output)
-        tell(result, streams, verbose=verbose)
+        streams.result(answer.result.raw_output)
+        tell(answer.result, streams, verbose=verbose)
     if lost is not None:
         streams.error(lost)
-    return exit_of_result(result) or (DONE if lost is None else FAILED)
+    if answer.interrupted is not None:
+        raise answer.interrupted
+    return exit_of_result(answer.result) or (DONE if lost is None else FAILED)
 
 
 def exit_of_result(result: RunResult) -> int:
@@ -77,22 +79,29 @@ def notes_of(result: RunResult) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _answer(catalog: Catalog, typed: Typed, timeout: float | None, trace: Trace | None, streams: Streams) -> RunResult:
+class Answer(NamedTuple):
+    """A result, and the Ctrl-C that came with it in hand, if one did."""
+
+    result: RunResult
+    interrupted: CancelledError | None = None
+
+
+def answer_to(
+    catalog: Catalog, typed: Typed, timeout: float | None, observer: Observer | None, streams: Streams
+) -> Answer:
+    """Run to the end. Raises CancelledError and TimedOutError with what was spent, and what the engine raises."""
     progress = Progress(streams, typed.prompt_id)
-    ask = asked(catalog, typed, compose_observers(trace, progress.observe))  # which may wait for standard input
-    with progress, ask.engine, refusals(ask):
-        return finished_run(ask, timeout, progress)
-
-
-def finished_run(ask: Asked, timeout: float | None, progress: Progress) -> RunResult:
-    """Run to the end. Raises TimedOutError and CancelledError with what was spent, and what the engine raises."""
+    ask = asked(catalog, typed, compose_observers(observer, progress.observe))  # which may wait for standard input
+    kept: list[RunResult] = []
     try:
-        return ask.engine.run(ask.request, timeout=timeout)
-    except TimeoutError:
-        raise TimedOutError(timeout_text(timeout), progress.finished) from None
+        with progress, ask.engine, refusals(ask):
+            kept_run(ask.engine, ask.request, timeout, progress, kept.append)
     except KeyboardInterrupt:
-        msg = "cancelled"
-        raise CancelledError(msg, progress.finished) from None
+        if not kept:
+            msg = "cancelled"
+            raise CancelledError(msg, progress.finished) from None
+        return Answer(kept[0], CancelledError(INTERRUPTED, progress.finished))
+    return Answer(kept[0])
 
 
 def tell(result: RunResult, streams: Streams, *, verbose: bool) -> None:
