@@ -221,6 +221,7 @@ def test_report_tells_what_it_cannot_read(promptkit: Command, tmp_path: Path) ->
     assert ended.err.endswith(" (8 other lines are no events either)\n")
     told = promptkit("report", str(trace), "--json").error
     assert ([fault["line"] for fault in told["faults"]], told["fault_count"]) == ([1], 9)
+    assert "\n" not in told["message"]
     trace.write_bytes(b"")
     assert promptkit("report", str(trace)).err.startswith(f"error: {trace}: has no events")
     ended = promptkit("report", str(tmp_path / "nowhere"))
@@ -343,6 +344,18 @@ def test_completion_is_for_this_shell_and_takes_no_name(
     ended = promptkit(option, "nosuch")
     assert (ended.status, ended.out, list(tmp_path.iterdir())) == (2, "", [])
     assert ended.err.startswith(f"error: {option} takes nothing after it")
+
+
+@pytest.mark.usefixtures("catalog")
+def test_report_of_a_trace_with_very_many_faults_says_how_many(promptkit: Command, stub: StubServer) -> None:
+    stub.say(ok("x"))
+    promptkit("run", "ask", "--var", "question=x", "--trace", "t.jsonl")
+    with Path("t.jsonl").open("ab") as trace:
+        trace.write(b"no\n" * 1_500)
+    ended = promptkit("report", "t.jsonl", "-o", "r.html")
+    assert "note: 1,495 more lines cannot be read: the report lists the first 1,000\n" in ended.err
+    told = promptkit("report", "t.jsonl", "--json")
+    assert (len(told.json["faults"]), told.json["fault_count"]) == (1_000, 1_500)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

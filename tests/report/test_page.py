@@ -187,6 +187,14 @@ def test_many_faults_are_folded_and_none_is_dropped() -> None:
     assert text.count("is not JSON") == 50
 
 
+def test_of_very_many_faults_the_page_lists_the_first_and_counts_the_rest() -> None:
+    text = page_of_lines([*lines_of(whole()), *[b"oops\n"] * 1_500])
+    assert "1,500 lines could not be read" in words(text)
+    assert "1,480 more lines" in text
+    assert "and 500 lines that are not listed" in text
+    assert text.count("is not JSON") == 1_000
+
+
 def test_a_trace_without_trouble_has_no_section_about_it() -> None:
     assert "What is not shown" not in page(whole())
 

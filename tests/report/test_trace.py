@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from promptkit._report.report import report_of
-from promptkit._report.trace import read_trace
+from promptkit._report.trace import MOST_FAULTS, read_trace
 from report.traces import attempted, delayed, finished, lines_of, started, whole
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def changed(event: ExecutionEvent, **fields: Any) -> bytes:
 def test_every_event_is_read_as_it_was_written() -> None:
     events: list[ExecutionEvent] = [started(), attempted(), delayed(), finished()]
     trace = read_trace(lines_of(events), "t")
-    assert trace == (tuple(events), (), None, {}, {})
+    assert trace == (tuple(events), (), 0, None, {}, {})
 
 
 def test_a_byte_order_mark_windows_ends_and_empty_lines_change_nothing() -> None:
@@ -133,15 +133,23 @@ def test_instants_of_other_time_zones_are_the_same_in_utc() -> None:
 
 
 def test_a_trace_without_events_is_a_fault_that_says_how_to_write_one() -> None:
-    (fault,) = report_of([], "empty.jsonl").failure()
+    (fault,), _ = report_of([], "empty.jsonl").failure()
     assert str(fault).startswith("empty.jsonl: has no events: write a trace with")
 
 
 def test_a_file_that_is_no_trace_gives_every_fault() -> None:
-    faults = report_of([b"# Notes\n", b"\n", b"nothing\n"], "notes.md").failure()
-    assert [fault.line for fault in faults] == [1, 3]
+    unreadable = report_of([b"# Notes\n", b"\n", b"nothing\n"], "notes.md").failure()
+    assert ([fault.line for fault in unreadable.faults], unreadable.fault_count) == ([1, 3], 2)
 
 
 def test_a_trace_of_only_later_kinds_says_that_this_version_is_too_old() -> None:
-    (fault,) = report_of([b'{"kind": "tool_called"}\n'], "t").failure()
+    (fault,), _ = report_of([b'{"kind": "tool_called"}\n'], "t").failure()
     assert "update" in fault.message
+
+
+def test_of_very_many_faults_the_first_are_kept_and_all_are_counted() -> None:
+    trace = read_trace([b"nonsense\n"] * (MOST_FAULTS + 500) + [b'{"cut'], "t")
+    assert (len(trace.faults), trace.fault_count, trace.cut_off) == (MOST_FAULTS, MOST_FAULTS + 500, MOST_FAULTS + 501)
+    exact = read_trace([b"nonsense\n"] * (MOST_FAULTS - 1) + [b'{"cut'], "t")
+    assert (len(exact.faults), exact.fault_count, exact.cut_off) == (MOST_FAULTS - 1, MOST_FAULTS - 1, MOST_FAULTS)
+    assert report_of([b"nonsense\n"] * 2_000, "t").failure().fault_count == 2_000

@@ -18,10 +18,10 @@ from promptkit._cli.user_files import MOST_OF_A_TRACE, read_file, read_stdin
 from promptkit._report.report import report_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from promptkit import Fault
     from promptkit._cli.streams import Streams
+    from promptkit._report.report import Unreadable
     from promptkit._report.summary import Summary
 
 MOST_TOLD = 5  # lines that cannot be read, of a trace that has others; the page has them all
@@ -30,13 +30,13 @@ MOST_TOLD = 5  # lines that cannot be read, of a trace that has others; the page
 class UnreadableTraceError(FailedError):
     """Nothing in the trace can be read."""
 
-    def __init__(self, faults: Sequence[Fault]) -> None:
+    def __init__(self, unreadable: Unreadable) -> None:
         """Hold the first fault, which stands for all, and how many there are."""
-        first, *others = faults
-        more = f" ({counted(len(others), 'other line is', 'other lines are')} no events either)" if others else ""
+        first, others = unreadable.faults[0], unreadable.fault_count - 1
+        more = f" ({counted(others, 'other line is', 'other lines are')} no events either)" if others else ""
         super().__init__(str(first) if first.line is None else f"this is no trace: {first}{more}")
         self.faults = (first,)
-        self.fault_count = len(faults)
+        self.fault_count = unreadable.fault_count
 
 
 def report(trace: str, *, output: str | None, json: bool, streams: Streams) -> int:
@@ -68,8 +68,9 @@ def notes_of(summary: Summary) -> Iterator[str]:
     """Say what of the trace is not in the report."""
     for fault in summary.faults[:MOST_TOLD]:
         yield str(fault)
-    if len(summary.faults) > MOST_TOLD:
-        yield f"{len(summary.faults) - MOST_TOLD:,} more lines cannot be read: the report lists them"
+    if summary.fault_count > MOST_TOLD:
+        listed = "them" if len(summary.faults) == summary.fault_count else f"the first {len(summary.faults):,}"
+        yield f"{counted(summary.fault_count - MOST_TOLD, 'more line')} cannot be read: the report lists {listed}"
     if summary.cut_off is not None:
         yield f"line {summary.cut_off:,}, the last one, is cut off"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from returns.result import Failure, Result, Success
@@ -26,7 +26,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     summary: Summary
 
 
-def report_of(lines: Iterable[bytes], file: str) -> Result[Report, tuple[Fault, ...]]:
+class Unreadable(NamedTuple):
+    """No line of a file is an event: the first faults, and how many there are."""
+
+    faults: tuple[Fault, ...]
+    fault_count: int
+
+
+def report_of(lines: Iterable[bytes], file: str) -> Result[Report, Unreadable]:
     """Make the report of a trace.
 
     Args:
@@ -34,14 +41,16 @@ def report_of(lines: Iterable[bytes], file: str) -> Result[Report, tuple[Fault, 
         file: The name of the trace, for the heading and for faults.
 
     Returns:
-        The report if the trace has an event that can be read: what cannot be read is then told in it. Else every
-        fault, and one if the trace is empty.
+        The report if the trace has an event that can be read: what cannot be read is then told in it. Else the first
+        faults, and one if the trace is empty.
     """
     # A name of a file may have what UTF-8 cannot carry.
     file = file.encode("utf-8", "backslashreplace").decode()
     trace = read_trace(lines, file)
     if not trace.events:
-        return Failure(trace.faults or (Fault(message=_nothing(trace.other_kinds), file=file),))
+        if trace.faults:
+            return Failure(Unreadable(trace.faults, trace.fault_count))
+        return Failure(Unreadable((Fault(message=_nothing(trace.other_kinds), file=file),), 1))
     runs, repeated = runs_of(trace.events)
     places = in_tree_order(runs)
     summary = Summary(
@@ -53,6 +62,7 @@ def report_of(lines: Iterable[bytes], file: str) -> Result[Report, tuple[Fault, 
         by_profile=by_profile(runs),
         runs=tuple(place.run for place in places),
         faults=trace.faults,
+        fault_count=trace.fault_count,
         cut_off=trace.cut_off,
         repeated=repeated,
         other_kinds=dict(trace.other_kinds),

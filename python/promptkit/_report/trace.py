@@ -1,8 +1,9 @@
 """From the lines of a trace to its events, or to every fault in them.
 
 A trace has one JSON object a line, each an event of a run, encoded by msgspec. A line that cannot be read is a fault,
-and the others are read all the same. What a later version may write is no fault: kinds of events and fields that are
-unknown here are counted. The last line may be cut off, because the program that wrote it was ended.
+and the others are read all the same; of very many faults the first are kept, and all are counted. What a later version
+may write is no fault: kinds of events and fields that are unknown here are counted. The last line may be cut off,
+because the program that wrote it was ended.
 """
 
 from __future__ import annotations
@@ -34,18 +35,21 @@ SECONDS = ("queued", "duration", "delay")
 COUNTS = ("attempt", "attempts", "transient_retries", "repair_calls")
 MAX_SECONDS = 1e9  # thirty years; with the years below, no sum of instants and seconds leaves the calendar
 YEARS = range(1970, 9900)
+MOST_FAULTS = 1_000  # that are kept: a file that is no trace has one in each line
 MARK = b"\xef\xbb\xbf"  # what some editors put before UTF-8
 
 
 class Trace(NamedTuple):
     """What a trace says.
 
-    ``events`` are in the order of the lines. ``cut_off`` is the number of the last line if only its beginning was
-    written. ``other_kinds`` and ``other_fields`` count what a later version wrote and is not shown.
+    ``events`` are in the order of the lines, ``faults`` the first of ``fault_count``. ``cut_off`` is the number of the
+    last line if only its beginning was written. ``other_kinds`` and ``other_fields`` count what a later version wrote
+    and is not shown.
     """
 
     events: tuple[ExecutionEvent, ...]
     faults: tuple[Fault, ...]
+    fault_count: int
     cut_off: int | None
     other_kinds: Mapping[str, int]
     other_fields: Mapping[str, int]
@@ -62,6 +66,7 @@ def read_trace(lines: Iterable[bytes], file: str) -> Trace:
     """Read every line. ``file`` is the name of the trace in faults. Lines keep their ends; empty ones are skipped."""
     events: list[ExecutionEvent] = []
     faults: list[Fault] = []
+    fault_count = faulty = 0  # how many there are, and the line of the last one
     kinds: Counter[str] = Counter()
     fields: Counter[str] = Counter()
     last: tuple[int, bytes] = (0, b"")
@@ -72,17 +77,20 @@ def read_trace(lines: Iterable[bytes], file: str) -> Trace:
         last = (number, line)
         match _read(text):
             case _Wrong(key, message):
-                faults.append(Fault(message=message, key=key, file=file, line=number))
+                fault_count, faulty = fault_count + 1, number
+                if fault_count <= MOST_FAULTS:
+                    faults.append(Fault(message=message, key=key, file=file, line=number))
             case str(kind):
                 kinds[kind] += 1
             case event, others:
                 events.append(event)
                 fields.update(others)
     number, line = last
-    cut_off = bool(faults) and faults[-1].line == number and not line.endswith(b"\n") and not _whole(line)
+    cut_off = bool(faulty) and faulty == number and not line.endswith(b"\n") and not _whole(line)
     if cut_off:
-        faults.pop()
-    return Trace(tuple(events), tuple(faults), number if cut_off else None, dict(kinds), dict(fields))
+        fault_count -= 1
+        del faults[fault_count:]
+    return Trace(tuple(events), tuple(faults), fault_count, number if cut_off else None, dict(kinds), dict(fields))
 
 
 def _read(text: bytes) -> tuple[ExecutionEvent, list[str]] | str | _Wrong:
