@@ -94,6 +94,31 @@ def test_init_does_not_write_through_a_broken_link(tmp_path: Path, promptkit: Co
     assert not (tmp_path / "elsewhere.py").exists()
 
 
+@pytest.mark.skipif(os.name == "nt", reason="links need rights there")
+def test_init_does_not_write_through_a_folder_that_is_a_link(tmp_path: Path, promptkit: Command) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "prompts").symlink_to(tmp_path / "elsewhere")
+    ended = promptkit("init", str(tmp_path / "a"))
+    assert ended.status == 1
+    assert f"nothing was written:\n  {tmp_path / 'a' / 'prompts'}\n" in ended.err
+    assert _everything(tmp_path / "elsewhere") == {}
+    (tmp_path / "whole").symlink_to(tmp_path / "elsewhere")
+    assert promptkit("init", str(tmp_path / "whole")).status == 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="paths are bounded otherwise there")
+def test_init_that_fails_in_the_middle_leaves_nothing(tmp_path: Path, promptkit: Command) -> None:
+    most = os.pathconf("/", "PC_PATH_MAX") - 1
+    left = most - len("/promptkit.toml") - len(str(tmp_path))  # so that longer names do not fit
+    deep = str(tmp_path) + ("/" + "d" * 99) * (left // 100 - 1)
+    deep += "/" + "e" * (most - len("/promptkit.toml") - len(deep) - 1)
+    ended = promptkit("init", deep)
+    assert (ended.status, ended.out) == (1, "")
+    assert ended.err.endswith("/inputs/letter.txt cannot be written, and nothing was kept: File name too long\n")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_init_as_json_lists_the_files(tmp_path: Path, promptkit: Command) -> None:
     made = promptkit("init", str(tmp_path / "mine"), "--json")
     assert set(made.json["files"]) == {Path(name).as_posix() for name in _everything(tmp_path / "mine")}

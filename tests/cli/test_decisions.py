@@ -185,6 +185,7 @@ def test_what_would_be_written_over_is_found_also_where_a_folder_is_needed() -> 
 
 def test_the_next_steps_can_be_pasted() -> None:
     assert "  cd 'my prompts'\n" in next_steps("my prompts")
+    assert "  cd ./-x\n" in next_steps("-x")
     assert "cd " not in next_steps(".")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,7 @@ def next_steps(folder: str) -> str:
       cd 'my prompts'
     """
     commands = (
-        *(() if folder == "." else (f"cd {shlex.quote(folder)}",)),
+        *(() if folder == "." else (f"cd {_quoted(folder)}",)),
         "promptkit check",
         "promptkit run read --input letter=inputs/letter.txt --var question='What broke on Monday?'",
         "promptkit run finding --input letter=inputs/letter.txt",
@@ -51,10 +52,20 @@ def next_steps(folder: str) -> str:
     return "Next:\n" + "\n".join(f"  {command}" for command in commands)
 
 
+def _quoted(folder: str) -> str:
+    return shlex.quote(f"./{folder}" if folder.startswith("-") else folder)  # which `cd` would take for an option
+
+
 def _not_folders(folder: Path, planned: Iterable[StarterFile]) -> Iterable[PurePosixPath]:
-    """Find what is a file where a folder is needed."""
+    """Find what is a file where a folder is needed, or a link, which may lead anywhere. The outermost may be one."""
     above = {parent for file in planned for parent in file.path.parents}
-    return [path for path in above if _is_there(folder / path) and not (folder / path).is_dir()]
+    return [
+        path for path in above if _is_there(folder / path) and not _is_folder(folder / path, outermost=not path.name)
+    ]
+
+
+def _is_folder(path: Path, *, outermost: bool) -> bool:
+    return path.is_dir() and (outermost or not path.is_symlink())
 
 
 def _files(folder: Path, planned: Iterable[StarterFile]) -> Iterable[PurePosixPath]:
@@ -69,21 +80,36 @@ def _is_there(path: Path) -> bool:
         return False
 
 
-def _make(folder: Path) -> None:
+def _write(folder: Path, planned: Iterable[StarterFile]) -> None:
+    """Write all files. Where that fails, or is interrupted, delete what was written."""
+    made: list[Path] = []
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        for file in planned:
+            _make(folder / file.path.parent, made)
+            _write_file(folder / file.path, file.content, made)
+    except BaseException:
+        for path in reversed(made):
+            with contextlib.suppress(OSError):  # a folder in which somebody else has put something stays
+                path.rmdir() if path.is_dir() else path.unlink()
+        raise
+
+
+def _make(folder: Path, made: list[Path]) -> None:
+    missing = [path for path in (folder, *folder.parents) if not _is_there(path)]
+    try:
+        for path in reversed(missing):
+            path.mkdir(exist_ok=True)  # somebody may have been faster
+            made.append(path)
     except OSError as error:
         msg = f"the folder {folder} cannot be made: {error.strerror or type(error).__name__}; name another one"
         raise FailedError(msg) from None
 
 
-def _write(folder: Path, planned: Iterable[StarterFile]) -> None:
-    for file in planned:
-        target = folder / file.path
-        try:
-            _make(target.parent)
-            with target.open("xb") as opened:  # whoever was faster keeps what is there
-                opened.write(file.content)
-        except OSError as error:
-            msg = f"{target} cannot be written: {error.strerror or type(error).__name__}"
-            raise FailedError(msg) from None
+def _write_file(target: Path, content: bytes, made: list[Path]) -> None:
+    try:
+        with target.open("xb") as opened:  # whoever was faster keeps what is there
+            made.append(target)
+            opened.write(content)
+    except OSError as error:
+        msg = f"{target} cannot be written, and nothing was kept: {error.strerror or type(error).__name__}"
+        raise FailedError(msg) from None
