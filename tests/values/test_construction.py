@@ -233,6 +233,17 @@ def test_a_lone_surrogate_is_refused_wherever_text_stands(text: str) -> None:
         str(caught.value).encode()
 
 
+def test_the_place_of_what_is_too_deep_or_has_a_long_name_is_cut() -> None:
+    deep: Any = 0
+    for _ in range(900):
+        deep = [deep]
+    for value in (deep, {"k" * 10_000: math.nan}):
+        with pytest.raises(InvalidRequestError) as caught:
+            request(variables={"items": value})
+        assert str(caught.value).startswith("RunRequest.variables.items")
+        assert len(str(caught.value)) < 300
+
+
 def test_endless_and_too_deep_values_are_refused_and_do_not_exhaust_the_stack() -> None:
     cyclic: dict[str, Any] = {}
     cyclic["again"] = [cyclic]

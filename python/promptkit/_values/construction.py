@@ -152,8 +152,9 @@ def _readers(cls: type[Checked]) -> tuple[tuple[str, Reader], ...]:
 def _said(error: Exception, value: Any, annotation: Any, words: Words) -> tuple[str, str]:
     """Split a complaint about the value of a field into the place inside the field and the sentence."""
     if isinstance(error, UnfitError):
-        separator = "." if error.path and not error.path.startswith("[") else ""
-        return said(str(error), separator + error.path, value, annotation, words)
+        path = error.path if len(error.path) <= MAX_PATH else f"{error.path[:MAX_PATH]}…"
+        separator = "." if path and not path.startswith("[") else ""
+        return said(str(error), separator + path, value, annotation, words)
     text, _, place = str(error).partition(" - at `")
     if place.startswith("key` in "):
         return "", "has a key that is no text"
@@ -166,6 +167,7 @@ def sentence(message: str) -> str:
 
 
 MOST_NAMES = 12  # of arguments in a sentence
+MAX_PATH = 100  # characters of a place inside a value in a sentence
 _made = msgspec.StructMeta.__call__
 
 
