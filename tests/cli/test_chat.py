@@ -22,6 +22,7 @@ from promptkit._cli.chat_opening import opening_of
 from promptkit._cli.kept_run import kept_run
 from promptkit._cli.progress import Progress
 from promptkit._cli.streams import Streams
+from promptkit._cli.user_files import MOST
 from servers.command_line import environment, interrupting
 from servers.stub import Held, StubServer, error, ok
 
@@ -318,6 +319,13 @@ def test_lines_are_utf_8_in_every_locale_and_one_that_is_not_is_not_sent(stub: S
     assert "error: what begins with 'a\\n\\udcff' is not UTF-8 text: it was not sent\n" in ended.stderr.decode()
     assert "* 2  \u2603 \u2192 \u2603\n" in ended.stderr.decode()
     assert b"\x1b" not in ended.stderr
+
+
+def test_a_piped_line_is_bounded(stub: StubServer, promptkit: Command) -> None:
+    stub.say(ok("one"))
+    ended = promptkit("chat", "ask", stdin=_lines("a") + b"x" * (MOST + 1))
+    assert (ended.status, ended.out, len(stub.requests)) == (1, "one\n", 1)
+    assert f"error: a line of standard input has more than {MOST:,} bytes: it was not sent" in ended.err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are others there")

@@ -53,6 +53,23 @@ def test_ctrl_c_on_the_terminal_cancels_and_leaves_the_cursor_visible(stub: Stub
     assert screen.text.rfind("\x1b[?25h") > screen.text.rfind("\x1b[?25l")
 
 
+@pytest.mark.parametrize("command", [ASK, ("chat", "ask")])
+def test_sigterm_while_the_line_is_drawn_leaves_the_cursor_visible(stub: StubServer, command: tuple[str, ...]) -> None:
+    held = Held(ok("x"))
+    stub.say(held)
+    screen = Screen(*command, INPUTRC=os.devnull)
+    if command != ASK:
+        screen.wait_for(lambda text: "0> " in text)
+        screen.type(b"Why?\n")
+    assert held.asked.wait(10)
+    screen.wait_for(lambda text: "ask  " in text)
+    screen.terminate()
+    assert screen.end() == 143
+    held.free.set()
+    assert "Traceback" not in screen.text
+    assert screen.text.rfind("\x1b[?25h") > screen.text.rfind("\x1b[?25l")
+
+
 @pytest.mark.parametrize(("extra", "changes"), [((), {"NO_COLOR": "1"}), ((), {"TERM": "dumb"}), (("--no-color",), {})])
 def test_colour_can_be_refused(stub: StubServer, extra: tuple[str, ...], changes: dict[str, str]) -> None:
     stub.say(error(401))

@@ -78,6 +78,9 @@ class Screen:
                     return
         raise AssertionError(self.text)
 
+    def terminate(self) -> None:
+        self._process.terminate()
+
     def end(self) -> int:
         """Wait for the end, and give the exit status."""
         self._reader.join(15)

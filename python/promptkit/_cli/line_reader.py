@@ -11,6 +11,7 @@ from promptkit._cli.arguments import as_text
 from promptkit._cli.chat_lines import GOES_ON, completions
 from promptkit._cli.exits import FailedError
 from promptkit._cli.streams import BOLD
+from promptkit._cli.user_files import MOST
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -55,9 +56,12 @@ class LineReader:
         if sys.stdin is None:
             msg = "there is no standard input to read your lines from"
             raise FailedError(msg)
-        line = sys.stdin.buffer.readline()
+        line = sys.stdin.buffer.readline(MOST + 1)
         if not line:
             return None
+        if len(line) > MOST:
+            msg = f"a line of standard input has more than {MOST:,} bytes: it was not sent; say it in several"
+            raise FailedError(msg)
         if self._first:
             line = line.removeprefix(BOM_UTF8)
             self._first = False

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, NamedTuple, Self
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self
 
 from promptkit import AttemptFinished, RetryDelayed, RunFinished, RunStarted
 from promptkit._cli.streams import Streams, console_on
@@ -71,7 +73,8 @@ def line_of(prompt_id: str, state: State, elapsed: float, since: float) -> str:
 class Progress:
     """Shows the line from entry to exit, on a terminal that can draw over it; elsewhere nothing.
 
-    The download of the embedded model is told in any case: nobody should wait for 100 MB without a word.
+    The download of the embedded model is told in any case: nobody should wait for 100 MB without a word. While the line
+    is there SIGTERM leaves as SystemExit, so that the cursor comes back.
     """
 
     def __init__(self, streams: Streams, prompt_id: str) -> None:
@@ -84,6 +87,7 @@ class Progress:
         self._live = self._drawn() if streams.err.live else None
         self._logged = _Logged(self._fetching)
         self._level = logging.getLogger(EMBEDDED).level
+        self._unset: Callable[[], object] = _nothing
 
     def observe(self, event: ExecutionEvent) -> None:
         """Take an event; the loop's thread calls this."""
@@ -99,9 +103,10 @@ class Progress:
         logger = logging.getLogger(EMBEDDED)
         logger.addHandler(self._logged)
         logger.propagate = False
+        if self._live is not None and threading.current_thread() is threading.main_thread():
+            self._unset = _leave_on_sigterm()
         if self._live is not None:
             logger.setLevel(logging.DEBUG)  # which tells how many bytes are here
-        if self._live is not None:
             self._live.start()
         return self
 
@@ -111,6 +116,7 @@ class Progress:
         """Take the line away."""
         if self._live is not None:
             self._live.stop()
+        self._unset()
         logger = logging.getLogger(EMBEDDED)
         logger.removeHandler(self._logged)
         logger.propagate = True
@@ -158,3 +164,19 @@ class _Logged(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self._told(record)
+
+
+def _leave_on_sigterm() -> Callable[[], object]:
+    """Let SIGTERM leave as SystemExit, unless it means something already. Gives what ends that."""
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        return _nothing
+    signal.signal(signal.SIGTERM, _leave)
+    return partial(signal.signal, signal.SIGTERM, signal.SIG_DFL)
+
+
+def _leave(number: int, frame: object) -> NoReturn:  # noqa: ARG001  # a handler takes both
+    raise SystemExit(128 + number)  # as shells say it
+
+
+def _nothing() -> None:
+    pass
