@@ -9,6 +9,7 @@ shown as an escape.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING
 
 try:
@@ -26,6 +27,7 @@ from promptkit._values.messages import Message, TextPart, from_tuples
 from promptkit._values.renderables import NEWEST, conversation_view, usage_rows
 from promptkit._values.reprs import bounded_repr
 from promptkit._values.results import RunResult
+from promptkit._values.tree_rows import rows_of
 from promptkit._values.usage import TokenUsage
 from promptkit._values.visible import line, visible
 from promptkit.errors import InvalidRequestError
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["conversation", "conversation_tree", "usage_table", "visible"]
 
 MAX_LINES = 500  # of a tree
-ENDS = 5  # exchanges of a long stretch without a branch that are shown, first ones and last ones
+ENDS = 5  # exchanges of a long stretch that are shown after its head, and as many at its end
 BACK = 8  # messages before an answer among which the question is looked for
 
 Source = Exchange | ExchangeDetails
@@ -167,34 +169,21 @@ def _one_line(message: Message, characters: int) -> str:
 
 
 def _laid_out(tree: Tree, children: Mapping[str | None, list[str]], labels: dict[str, Text]) -> int:
-    """Hang exchanges into a tree, each with a label to be written, and say how many are told of.
-
-    A conversation can be deep: nothing here recurses.
-    """
-    lines = told = 0
-    waiting = [(first, tree) for first in reversed(children.get(None, ()))]
-    while waiting and lines < MAX_LINES:
-        first, above = waiting.pop()
-        stretch = [first]
-        while len(children.get(stretch[-1], ())) == 1:
-            stretch += children[stretch[-1]]
-        told += len(stretch)
-        head = last = above.add(_labelled(first, labels))
-        for label in _shortened(stretch[1:], labels):
-            last = head.add(label)
-            lines += 1
-        lines += 1
-        waiting.extend((child, last) for child in reversed(children.get(stretch[-1], ())))
+    """Hang exchanges into a tree, each with a label to be written, and say how many are told of."""
+    rows = rows_of(children.get(None, []), lambda run_id: children.get(run_id, ()), first=1 + ENDS, last=ENDS)
+    heads: list[Tree] = []  # the first of the stretch that is drawn, by level
+    ends = [tree]  # what the stretches of each level hang from
+    told = 0
+    for row in islice(rows, MAX_LINES):
+        told += row.left_out or 1
+        if row.left_out:
+            label = Text(f"… {row.left_out:,} exchanges", "dim italic")
+        else:
+            label = labels.setdefault(row.node, Text(no_wrap=True, overflow="ellipsis"))
+        if row.begins:
+            del heads[row.level :], ends[row.level + 1 :]
+            heads.append(ends[-1].add(label))
+            ends.append(heads[-1])
+        else:
+            ends[-1] = heads[-1].add(label)
     return told
-
-
-def _shortened(stretch: Sequence[str], labels: dict[str, Text]) -> list[Text]:
-    if len(stretch) <= 2 * ENDS + 1:
-        return [_labelled(run_id, labels) for run_id in stretch]
-    gap = Text(f"… {len(stretch) - 2 * ENDS:,} exchanges", "dim italic")
-    first, last = ([_labelled(run_id, labels) for run_id in part] for part in (stretch[:ENDS], stretch[-ENDS:]))
-    return [*first, gap, *last]
-
-
-def _labelled(run_id: str, labels: dict[str, Text]) -> Text:
-    return labels.setdefault(run_id, Text(no_wrap=True, overflow="ellipsis"))

@@ -129,6 +129,19 @@ def test_no_line_of_the_tree_is_wider_than_the_terminal(width: int) -> None:
     assert [line for line in lines if line.startswith("*")]
 
 
+def test_where_branches_do_not_fit_before_a_line_their_number_does_and_the_last_of_them() -> None:
+    steps = [(0, "a")]
+    for _ in range(500):  # each time two branches, of which the second goes on
+        steps += [(len(steps), "b"), (len(steps), "c")]
+    lines = list(tree_lines(_talked(*steps), "ask", 40))
+    assert lines[-4:] == [
+        "  …499 ├─  998  b → b!",
+        "  …499 └─  999  c → c!",
+        "  …500 ├─ 1000  b → b!",
+        "* …500 └─ 1001  c → c!",
+    ]
+
+
 def test_what_was_said_cannot_command_the_terminal() -> None:
     lines = list(tree_lines(_talked((0, "a\x1b]0;x\x07")), "ask", 80))
     assert "a\\x1b]0;x\\x07 → " in lines[1]

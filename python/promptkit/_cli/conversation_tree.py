@@ -1,21 +1,19 @@
-"""The tree of a chat, as lines for a terminal.
-
-What follows without a branch stands below each other on one level, so that a long talk is not moved to the right. Of a
-long stretch the ends are shown, and what is around the current place. Nothing recurses: a conversation can be deep.
-"""
+"""The tree of a chat, as lines for a terminal."""
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.cells import cell_len, chop_cells
 
 from promptkit._cli.conversation import BEGINNING, children_of, first_words
 from promptkit._cli.failure import counted
+from promptkit._values.tree_rows import Row, rows_of
 from promptkit._values.visible import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from promptkit._cli.conversation import Conversation, Turn
 
@@ -41,31 +39,28 @@ NOTHING = "   "
 DEEPEST = 3 * 40  # characters that are kept of what is drawn before a line; less is shown
 
 
-class Row(NamedTuple):
-    """One line: what is drawn before it, and a turn, or how many turns it stands for."""
-
-    before: str
-    number: int
-    left_out: int = 0
-
-
 def tree_lines(conversation: Conversation, title: str, width: int, signs: Signs = DRAWN) -> Iterator[str]:
-    """Draw the conversation, with ``*`` before the turn that is continued next."""
+    """Draw the conversation, with ``*`` before the turn that is continued next.
+
+    Where the branches above a line do not fit before it, their number does, and the last of them.
+    """
     width = min(width, WIDEST)
-    rows = _rows(conversation, signs)
+    children = children_of(conversation.turns)
+    rows = list(rows_of([BEGINNING], children.__getitem__, first=FIRST, last=LAST, place=conversation.place))
     begin, end = _window(rows, conversation.place)
     if begin:
         yield f"  {signs.cut} {counted(begin, 'line')} above"
     digits = len(str(len(conversation.turns)))
-    for row in rows[begin:end]:
-        mark = "* " if row.number == conversation.place and not row.left_out else "  "
+    for row, before in islice(zip(rows, _drawn(rows, signs), strict=True), begin, end):
+        mark = "* " if row.node == conversation.place and not row.left_out else "  "
         if row.left_out:
             text = f"{signs.cut} {counted(row.left_out, 'turn')}"
-        elif row.number == BEGINNING:
-            text = f"{row.number:>{digits}}  {title}"
+        elif row.node == BEGINNING:
+            text = f"{row.node:>{digits}}  {title}"
         else:
-            text = f"{row.number:>{digits}}  {turn_text(conversation.turns[row.number - 1], width // 2, signs)}"
-        yield cut(mark + _bounded(row.before, width // 3, signs) + visible(text), width, signs)
+            text = f"{row.node:>{digits}}  {turn_text(conversation.turns[row.node - 1], width // 2, signs)}"
+        fits = len(before) <= width // 3
+        yield cut(mark + (before if fits else f"{signs.cut}{row.level} {before[-3:]}") + visible(text), width, signs)
     if end < len(rows):
         yield f"  {signs.cut} {counted(len(rows) - end, 'line')} below"
 
@@ -93,50 +88,26 @@ def cut(text: str, width: int, signs: Signs = DRAWN) -> str:
     return chop_cells(text, max(1, width - len(signs.cut)))[0] + signs.cut
 
 
-def _bounded(before: str, most: int, signs: Signs) -> str:
-    return before if len(before) <= most else signs.cut + before[-max(3, most - len(signs.cut)) :]
-
-
-def _window(rows: Sequence[Row], place: int) -> tuple[int, int]:
+def _window(rows: Sequence[Row[int]], place: int) -> tuple[int, int]:
     if len(rows) <= MOST_LINES:
         return 0, len(rows)
-    here = next(index for index, row in enumerate(rows) if row.number == place and not row.left_out)
+    here = next(index for index, row in enumerate(rows) if row.node == place and not row.left_out)
     begin = min(max(0, here - MOST_LINES // 2), len(rows) - MOST_LINES)
     return begin, begin + MOST_LINES
 
 
-def _rows(conversation: Conversation, signs: Signs) -> Sequence[Row]:
-    children = children_of(conversation.turns)
-    rows: list[Row] = []
-    waiting = [(BEGINNING, "", "")]  # a turn, what is before its line, and before those that follow it
-    while waiting:
-        first, before, beside = waiting.pop()
-        stretch = [first]
-        while len(children[stretch[-1]]) == 1:
-            stretch += children[stretch[-1]]
-        for number, left_out in _shortened(stretch, conversation.place):
-            rows.append(Row(before, number, left_out))
-            before = beside
-        following = children[stretch[-1]]
-        for number in reversed(following):
-            last = number == following[-1]
-            beside = beside[-DEEPEST:]
-            waiting.append(
-                (number, beside + (signs.last if last else signs.more), beside + (NOTHING if last else signs.beside))
-            )
-    return rows
-
-
-def _shortened(stretch: Sequence[int], place: int) -> Iterator[tuple[int, int]]:
-    """Give the numbers to show, each with 0, and between them how many are left out."""
-    near = stretch.index(place) if place in stretch else len(stretch)
-    left_out = 0
-    for index, number in enumerate(stretch):
-        shown = index < FIRST or index >= len(stretch) - LAST or abs(index - near) <= 1
-        if not shown:
-            left_out += 1
+def _drawn(rows: Iterable[Row[int]], signs: Signs) -> Iterator[str]:
+    """Draw what stands before each row."""
+    beside: list[str] = []  # what runs along the rows of each level
+    for row in rows:
+        if not row.begins:
+            yield beside[row.level]
             continue
-        if left_out:
-            yield number, left_out
-            left_out = 0
-        yield number, 0
+        del beside[row.level :]
+        if not row.level:
+            beside.append("")
+            yield ""
+            continue
+        above = beside[-1]
+        beside.append((above + (NOTHING if row.last else signs.beside))[-DEEPEST:])
+        yield above + (signs.last if row.last else signs.more)
