@@ -162,21 +162,10 @@ def render(
     no_color: NoColorOption = False,
 ) -> int:
     """Show the exact messages and hashes of a run; nothing is sent."""
-    from promptkit._cli.asking import Typed
+    from promptkit._cli.asking import typed_of
     from promptkit._cli.render import render
 
-    typed = Typed(
-        prompt_id,
-        var or (),
-        json_var or (),
-        inputs or (),
-        message or (),
-        profile,
-        session_id,
-        output,
-        schema,
-        max_repairs,
-    )
+    typed = typed_of(prompt_id, var, json_var, inputs, message, profile, session_id, output, schema, max_repairs)
     return render(typed, catalog=catalog, json=json, verbose=verbose, streams=Streams(no_color=no_color, json=json))
 
 
@@ -208,21 +197,10 @@ def run(
     no_color: NoColorOption = False,
 ) -> int:
     """Run a prompt: the answer goes to stdout, all else to stderr."""
-    from promptkit._cli.asking import Typed
+    from promptkit._cli.asking import typed_of
     from promptkit._cli.run import run
 
-    typed = Typed(
-        prompt_id,
-        var or (),
-        json_var or (),
-        inputs or (),
-        message or (),
-        profile,
-        session_id,
-        output,
-        schema,
-        max_repairs,
-    )
+    typed = typed_of(prompt_id, var, json_var, inputs, message, profile, session_id, output, schema, max_repairs)
     streams = Streams(no_color=no_color, json=json)
     return run(typed, catalog=catalog, timeout=timeout, trace=trace, json=json, verbose=verbose, streams=streams)
 
@@ -264,21 +242,10 @@ def chat(
     /tree shows the branches, /back and /branch make them, /help lists the rest. An error or Ctrl-C while the model
     works leaves the conversation as it was. Lines can be piped: answers go to stdout, all else to stderr.
     """
-    from promptkit._cli.asking import Typed
+    from promptkit._cli.asking import typed_of
     from promptkit._cli.chat import How, chat
 
-    typed = Typed(
-        prompt_id,
-        var or (),
-        json_var or (),
-        inputs or (),
-        (),
-        profile,
-        session_id,
-        output,
-        schema,
-        max_repairs,
-    )
+    typed = typed_of(prompt_id, var, json_var, inputs, None, profile, session_id, output, schema, max_repairs)
     how = How(timeout, json, verbose)
     streams = Streams(no_color=no_color, json=json)
     return chat(typed, line=line, continue_with=continue_with, catalog=catalog, trace=trace, how=how, streams=streams)

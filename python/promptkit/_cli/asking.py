@@ -38,6 +38,23 @@ class Typed(NamedTuple):
     max_repairs: int | None = None
 
 
+def typed_of(  # noqa: PLR0917  # in the order of the fields
+    prompt_id: str,
+    variables: Sequence[str] | None,
+    json_variables: Sequence[str] | None,
+    inputs: Sequence[str] | None,
+    messages: Sequence[str] | None,
+    profile: str | None,
+    session_id: str | None,
+    output: str | None,
+    schema: str | None,
+    max_repairs: int | None,
+) -> Typed:
+    """Gather the options of a command; None is an option that was not typed."""
+    several = (variables or (), json_variables or (), inputs or (), messages or ())
+    return Typed(prompt_id, *several, profile, session_id, output, schema, max_repairs)
+
+
 class Asked(NamedTuple):
     """A request, an engine that can read its inputs, and what to type for the names that were not given.
 
