@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from promptkit._cli.conversation import branches
-from promptkit._cli.failure import counted
+from promptkit._values.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from promptkit import load_catalog
 from promptkit._cli.catalog_folder import catalog_folder, fault_from_here, folder_from_here
 from promptkit._cli.exits import DONE, FAILED
-from promptkit._cli.failure import counted
 from promptkit._cli.streams import GREEN, RED
+from promptkit._values.counted import counted
 from promptkit.errors import InvalidConfigError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich.cells import cell_len, chop_cells
 
 from promptkit._cli.conversation import BEGINNING, children_of, first_words
-from promptkit._cli.failure import counted
+from promptkit._values.counted import counted
 from promptkit._values.tree_rows import Row, rows_of
 from promptkit._values.visible import visible
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from promptkit._cli.exits import RefusedError, UnfinishedError
 from promptkit._cli.shell_words import in_a_shell
+from promptkit._values.counted import counted
 from promptkit.errors import CapacityError, GenerationError, OutputInvalidError, PromptKitError
 
 if TYPE_CHECKING:
@@ -21,15 +22,6 @@ def usage_text(usage: TokenUsage) -> str:
     counts = {name: getattr(usage, f"{name}_tokens") for name in COUNTS}
     shown = [name for name in COUNTS if name in {"input", "output"} or counts[name].value]
     return ", ".join(f"{counts[name]} {name.replace('_', ' ')}" for name in shown) + " tokens"
-
-
-def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """Give a number with its noun.
-
-    >>> counted(1, "attempt"), counted(2, "attempt"), counted(2, "retry", "retries")
-    ('1 attempt', '2 attempts', '2 retries')
-    """
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def sentence_of(error: BaseException) -> str:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from returns.result import Failure
 
 from promptkit._cli.exits import DONE, FailedError, WrongUseError
-from promptkit._cli.failure import counted
 from promptkit._cli.user_files import MOST_OF_A_TRACE, read_file, read_stdin
 from promptkit._report.report import report_of
+from promptkit._values.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

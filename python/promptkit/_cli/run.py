@@ -8,11 +8,12 @@ from promptkit import compose_observers
 from promptkit._cli.asking import Typed, asked, refusals
 from promptkit._cli.catalog_folder import opened_catalog
 from promptkit._cli.exits import DONE, FAILED, INVALID_OUTPUT, CancelledError
-from promptkit._cli.failure import counted, usage_text
+from promptkit._cli.failure import usage_text
 from promptkit._cli.kept_run import INTERRUPTED, kept_run
 from promptkit._cli.progress import Progress
 from promptkit._cli.streams import DIM, Streams
 from promptkit._cli.trace import Trace
+from promptkit._values.counted import counted
 
 if TYPE_CHECKING:
     from pathlib import Path

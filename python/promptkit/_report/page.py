@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from promptkit._report.figures import bounded_name, instant_text, seconds_text
 from promptkit._report.timeline import parts_of
+from promptkit._values.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,7 +84,7 @@ def _equip(environment: Environment) -> None:
     environment.filters |= {
         "seconds": seconds_text,
         "instant": instant_text,
-        "plural": _plural,
+        "plural": counted,
         "lower_bound": _lower_bound,
         "number": "{:,}".format,
         "name": cells.name,
@@ -113,10 +114,6 @@ def _finalized(value: Any) -> Any:
         msg = "the template of the report prints None"
         raise TypeError(msg)
     return value
-
-
-def _plural(count: int, one: str, many: str | None = None) -> str:
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def _lower_bound(totals: Totals) -> bool:

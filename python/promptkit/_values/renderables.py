@@ -14,6 +14,7 @@ from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
+from promptkit._values.counted import counted
 from promptkit._values.exchange import Exchange, ExchangeDetails, node_of
 from promptkit._values.group import ExecutionGroupSummary, summary_cells
 from promptkit._values.messages import FilePart, ImagePart, Message, TextPart, from_tuples
@@ -58,7 +59,7 @@ class Indented:
 def conversation_view(source: Exchange | ExchangeDetails, newest: int = NEWEST) -> RenderableType:
     """Show the newest messages of a conversation."""
     length, shown = _newest(source, newest)
-    return Group(Text(f"exchange of {_number(length, 'message')}", "bold"), *messages_view(shown, length))
+    return Group(Text(f"exchange of {counted(length, 'message')}", "bold"), *messages_view(shown, length))
 
 
 def _newest(source: Exchange | ExchangeDetails, number: int) -> tuple[int, tuple[Message, ...]]:
@@ -73,7 +74,7 @@ def _newest(source: Exchange | ExchangeDetails, number: int) -> tuple[int, tuple
 def messages_view(shown: Sequence[Message | MessageTemplate], length: int) -> list[RenderableType]:
     """Show the last messages of so many."""
     before = length - len(shown)
-    first = [Text(f"… {_number(before, 'earlier message')}", "dim italic")] if before else []
+    first = [Text(f"… {counted(before, 'earlier message')}", "dim italic")] if before else []
     return [*first, *(part for message in shown for part in _message(message))]
 
 
@@ -89,7 +90,7 @@ def content_text(content: str | tuple[ContentPart, ...]) -> Text:
         return _body(content)
     parts = [_body(part.text) if isinstance(part, TextPart) else _part(part) for part in content[:MAX_PARTS]]
     if len(content) > MAX_PARTS:
-        parts.append(Text(f"… {_number(len(content) - MAX_PARTS, 'more part')}", "dim italic"))
+        parts.append(Text(f"… {counted(len(content) - MAX_PARTS, 'more part')}", "dim italic"))
     return Text("\n").join(parts)
 
 
@@ -98,14 +99,14 @@ def _part(part: ImagePart | FilePart) -> Text:
         where = line(getattr(part, "url", None) or "")
     else:
         name = getattr(part, "filename", None)
-        where = (f"{line(name)}, " if name else "") + _number(len(part.data), "byte")
+        where = (f"{line(name)}, " if name else "") + counted(len(part.data), "byte")
     return Text(f"<{line(part.media_type)}: {where}>", "dim")
 
 
 def result_view(result: RunResult) -> RenderableType:
     """Show what a run answered, whether that is valid, and what it used."""
     status = result.validation.status
-    about = [line(result.model), f"{result.timing.duration:.1f} s", _number(result.attempts, "attempt")]
+    about = [line(result.model), f"{result.timing.duration:.1f} s", counted(result.attempts, "attempt")]
     head = Text.assemble((line(result.prompt_id), "bold"), (f"  {', '.join(about)}", "dim"))
     shown: list[RenderableType] = [head, Indented(_body(result.raw_output))]
     if result.refusal is not None:
@@ -265,7 +266,3 @@ def _body(text: str) -> Text:
 
 def _ttl(ttl: str | None) -> str:
     return "" if ttl is None else f" for {ttl}"
-
-
-def _number(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
