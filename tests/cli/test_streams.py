@@ -9,7 +9,8 @@ import pytest
 
 from promptkit import Fault
 from promptkit._cli.streams import RED, Facts, Streams, encoded, encoded_json, facts_of, folded, styled
-from promptkit._cli.tables import fits, value_text
+from promptkit._cli.value_text import value_text
+from promptkit._values.folding_table import fits
 
 
 def _facts(**given: Any) -> Facts:

@@ -9,7 +9,8 @@ from promptkit._cli.asking import asked, refusals
 from promptkit._cli.catalog_folder import opened_catalog
 from promptkit._cli.exits import DONE
 from promptkit._cli.streams import BOLD, DIM
-from promptkit._cli.tables import settings_table
+from promptkit._cli.value_text import value_text
+from promptkit._values.renderables import settings_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +38,7 @@ def render(typed: Typed, *, catalog: Path | None, json: bool, verbose: bool, str
         streams.result(f"{name:<12} {value}", DIM)
     if verbose:
         streams.result("")
-        streams.drawing(streams.drawn(settings_table(prepared.settings, streams.out.width)))
+        streams.drawing(streams.drawn(settings_table(prepared.settings, value_text)))
     return DONE
 
 

@@ -14,7 +14,9 @@ from promptkit._cli.asking import or_wrong_use
 from promptkit._cli.catalog_folder import opened_catalog
 from promptkit._cli.exits import DONE
 from promptkit._cli.streams import BOLD
-from promptkit._cli.tables import pairs_of, settings_table, table_of, value_text
+from promptkit._cli.value_text import value_text
+from promptkit._values.folding_table import FoldingTable, pairs_table
+from promptkit._values.renderables import settings_table
 from promptkit.errors import UnknownSchemaError, listed, near
 
 if TYPE_CHECKING:
@@ -98,9 +100,7 @@ def _list(listed: dict[str, list[dict[str, str | None]]], streams: Streams) -> N
         if not rows:
             streams.result("none")
             continue
-        table = table_of(
-            list(rows[0]), [[value_text(cell) for cell in row.values()] for row in rows], streams.out.width
-        )
+        table = FoldingTable(list(rows[0]), [[value_text(cell) for cell in row.values()] for row in rows])
         streams.drawing(streams.drawn(table))
 
 
@@ -122,7 +122,7 @@ def prompt_facts(details: PromptDetails) -> Iterator[tuple[str, str]]:
 
 
 def _show_prompt(details: PromptDetails, streams: Streams) -> None:
-    streams.drawing(streams.drawn(pairs_of(prompt_facts(details))))
+    streams.drawing(streams.drawn(pairs_table(prompt_facts(details))))
     for message in details.messages:
         attached = f" (attaches {', '.join(message.attachments)})" if message.attachments else ""
         streams.result(f"\n--- {message.role}{attached}", BOLD)
@@ -161,7 +161,7 @@ def _show_settings(details: ProfileDetails | BackendDetails, streams: Streams) -
         fields.pop(busy, None)
     if fields.get("kind") == "embedded" and fields.get("embedded") is None:
         fields["embedded"] = "the default model, with default options"
-    streams.drawing(streams.drawn(pairs_of((name, value_text(value)) for name, value in fields.items())))
+    streams.drawing(streams.drawn(pairs_table((name, value_text(value)) for name, value in fields.items())))
     if settings is not None:
         streams.result("")
-        streams.drawing(streams.drawn(settings_table(details.settings, streams.out.width)))  # type: ignore[union-attr]
+        streams.drawing(streams.drawn(settings_table(details.settings, value_text)))  # type: ignore[union-attr]

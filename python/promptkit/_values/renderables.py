@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from rich.console import Group
 from rich.segment import Segment
-from rich.table import Column, Table
+from rich.table import Table
 from rich.text import Text
 
 from promptkit._values.counted import counted
 from promptkit._values.exchange import Exchange, ExchangeDetails, node_of
+from promptkit._values.folding_table import FoldingTable, pairs_table
 from promptkit._values.group import ExecutionGroupSummary, summary_cells
 from promptkit._values.messages import FilePart, ImagePart, Message, TextPart, from_tuples
 from promptkit._values.reprs import bounded_repr
@@ -23,7 +24,7 @@ from promptkit._values.usage import TOKENS, TokenUsage
 from promptkit._values.visible import excerpt, line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
@@ -134,7 +135,7 @@ def turn_view(turn: ConversationTurn) -> RenderableType:
 
 def prepared_view(prepared: PreparedRun) -> RenderableType:
     """Show what a run would send."""
-    about = pairs_table(
+    about = _about(
         {
             "prompt": prepared.prompt_id,
             "continues": prepared.parent_run_id,
@@ -153,7 +154,7 @@ def prepared_view(prepared: PreparedRun) -> RenderableType:
 
 def prompt_view(details: PromptDetails) -> RenderableType:
     """Show a prompt as it is defined."""
-    about = pairs_table(
+    about = _about(
         {
             "prompt": details.id,
             "description": details.description,
@@ -171,13 +172,13 @@ def prompt_view(details: PromptDetails) -> RenderableType:
 
 def profile_view(details: ProfileDetails) -> RenderableType:
     """Show a profile, and where each setting comes from."""
-    about = pairs_table({"profile": details.id, "backend": details.backend, "model": details.model})
+    about = _about({"profile": details.id, "backend": details.backend, "model": details.model})
     return Group(about, settings_table(details.settings))
 
 
 def backend_view(details: BackendDetails) -> RenderableType:
     """Show a backend, and how busy it is."""
-    return pairs_table({name: getattr(details, name) for name in details.__struct_fields__})
+    return _about({name: getattr(details, name) for name in details.__struct_fields__})
 
 
 def coordination_view(result: CoordinationResult) -> RenderableType:
@@ -223,23 +224,17 @@ def _usage_cells(used: RunResult | ExecutionGroupSummary | TokenUsage) -> tuple[
     return ("1", str(used.attempts), str(used.transient_retries), str(used.repair_calls), *token_cells(used.usage))
 
 
-def settings_table(settings: Mapping[str, Setting]) -> Table:
-    """Show settings with where each comes from."""
-    table = Table("setting", Column("value", overflow="fold"), "from", box=None, pad_edge=False, header_style="bold")
-    for name, setting in sorted(settings.items())[:MAX_ROWS]:
-        style = "dim" if setting.origin == "default" else ""
-        table.add_row(Text(line(name)), _value(setting.value), Text(setting.origin), style=style)
-    return table
+def settings_table(settings: Mapping[str, Setting], value_text: Callable[[Any], str] | None = None) -> FoldingTable:
+    """Show settings with where each comes from. Without ``value_text`` values are bounded."""
+    text = value_text or bounded_text
+    rows = [(line(name), text(setting.value), setting.origin) for name, setting in sorted(settings.items())[:MAX_ROWS]]
+    return FoldingTable(("setting", "value", "from"), rows)
 
 
-def pairs_table(pairs: Mapping[str, Any]) -> Table:
-    """Show names with their values, but for those without one."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in [pair for pair in pairs.items() if pair[1] is not None][:MAX_ROWS]:
-        table.add_row(Text(line(name)), _value(value))
-    return table
+def _about(facts: Mapping[str, Any]) -> Table:
+    """Show facts by their names, but for those that there are not."""
+    told = [(line(name), bounded_text(value)) for name, value in facts.items() if value is not None]
+    return pairs_table(told[:MAX_ROWS])
 
 
 def token_cells(usage: TokenUsage) -> tuple[str, ...]:
@@ -247,10 +242,11 @@ def token_cells(usage: TokenUsage) -> tuple[str, ...]:
     return tuple(str(getattr(usage, name)) for name in usage.__struct_fields__)
 
 
-def _value(value: Any) -> Text:
+def bounded_text(value: Any) -> str:
+    """Write a value of a setting: the start of a text, all else as JSON, None as a dash."""
     if value is None:
-        return Text("-", "dim")
-    return Text(excerpt(value if isinstance(value, str) else _json(value), MAX_VALUE), overflow="fold")
+        return "-"
+    return excerpt(value if isinstance(value, str) else _json(value), MAX_VALUE)
 
 
 def _json(value: Any) -> str:
