@@ -247,6 +247,8 @@ def test_report_tells_what_it_cannot_read(promptkit: Command, tmp_path: Path) ->
     told = promptkit("report", str(trace), "--json").error
     assert ([fault["line"] for fault in told["faults"]], told["fault_count"]) == ([1], 9)
     assert "\n" not in told["message"]
+    trace.rename(tmp_path / "t\nerror: x")
+    assert "/t\\nerror: x:1: " in promptkit("report", str(tmp_path / "t\nerror: x")).err
     trace.write_bytes(b"")
     assert promptkit("report", str(trace)).err.startswith(f"error: {trace}: has no events")
     ended = promptkit("report", str(tmp_path / "nowhere"))

@@ -93,6 +93,34 @@ def test_json_names_a_folder_whatever_its_bytes_are(
     assert json.loads(ended.stdout)["catalog"] == str(tmp_path / shown)
 
 
+@posix
+@pytest.mark.usefixtures("catalog")
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("run", "read", "--input", "letter=a\nerror: b"),
+        ("run", "ask", "--var", "question=@a\nerror: b"),
+        (*ASK, "--trace", "a\nerror: b/t.jsonl"),
+        ("report", "a\nerror: b"),
+        ("check", "a\nerror: b"),
+        ("check", "a\nerror: b", "-C", "."),
+        ("show", "-C", "a\nerror: b"),
+        ("init", "promptkit.toml/a\nerror: b"),
+    ],
+)
+def test_a_name_of_a_file_makes_no_line_of_its_own(argv: tuple[str, ...]) -> None:
+    ended = _run(*argv)
+    assert ended.returncode in {1, 2}
+    assert [line for line in ended.stderr.splitlines()[1:] if b"error:" in line] == []
+    assert b"a\\nerror: b" in ended.stderr
+
+
+@posix
+def test_a_name_of_a_file_is_shown_as_it_is_in_the_c_locale(tmp_path: Path) -> None:
+    ended = _run("report", str(tmp_path / "b\u00fcro.jsonl"), LC_ALL="C", PYTHONUTF8="0")
+    assert f"{tmp_path}/b\u00fcro.jsonl cannot be read: " in ended.stderr.decode()
+
+
 @pytest.mark.usefixtures("catalog")
 def test_an_error_with_what_the_locale_lacks_is_still_told() -> None:
     ended = _run("run", "\u2603", LC_ALL="C", PYTHONUTF8="0")

@@ -47,6 +47,13 @@ def test_verbose_says_the_model_the_usage_and_the_time_on_stderr(stub: StubServe
     assert ended.err.endswith(" s · 2 attempts (1 retry)\n")
 
 
+def test_the_name_of_a_model_is_a_line_and_bounded(stub: StubServer, promptkit: Command) -> None:
+    stub.say(http(200, json.dumps({**completion("x"), "model": "m\nerror: x" + "z" * 100_000}).encode()))
+    ended = promptkit("run", "ask", "--var", "question=Why?", "-v")
+    assert ended.err.startswith("m error: xzzz")
+    assert (ended.err.count("\n"), len(ended.err) < 200) == (1, True)
+
+
 def test_json_is_the_whole_result(stub: StubServer, promptkit: Command) -> None:
     stub.say(ok('{"a": 3}'))
     ended = promptkit("run", "number", "--json")

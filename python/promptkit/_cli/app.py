@@ -102,7 +102,9 @@ def check(
     from promptkit._cli.check import check
 
     if folder is not None and str(ctx.get_parameter_source("catalog")).endswith("COMMANDLINE"):
-        msg = f"two folders are named, {folder} and {catalog}: leave one out"
+        from promptkit._cli.user_files import shown_path
+
+        msg = f"two folders are named, {shown_path(folder)} and {shown_path(catalog)}: leave one out"
         raise WrongUseError(msg)
     return check(folder or catalog, json=json, streams=Streams(no_color=no_color, json=json))
 

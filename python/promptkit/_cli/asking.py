@@ -13,7 +13,7 @@ from returns.result import Failure, Result, Success
 from promptkit import BlockingEngine, Catalog, Message, OutputContract, RunRequest
 from promptkit._cli.arguments import Assignment, File, Text, as_text, inline, missing, read_assignments, readable
 from promptkit._cli.exits import FailedError, RefusedError, WrongUseError
-from promptkit._cli.user_files import ReadFiles, read_file, read_stdin, text_of
+from promptkit._cli.user_files import ReadFiles, read_file, read_stdin, shown_path, text_of
 from promptkit._values.visible import visible
 from promptkit.errors import InputError, InvalidRequestError, PromptKitError, TemplateError
 
@@ -183,7 +183,7 @@ def _variable(each: Assignment) -> Any:
         case Text(text):
             pass
         case File(path):
-            text = text_of(read_file(path, what), f"{what}: {path}")
+            text = text_of(read_file(path, what), f"{what}: {shown_path(path)}")
         case _:
             text = text_of(read_stdin(what), f"{what}: standard input")
     if each.option == "--var":

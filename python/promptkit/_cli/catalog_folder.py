@@ -10,6 +10,7 @@ import msgspec
 
 from promptkit import Catalog, Fault, load_catalog
 from promptkit._cli.exits import WrongUseError
+from promptkit._cli.user_files import shown_path
 from promptkit.errors import InvalidConfigError
 
 if TYPE_CHECKING:
@@ -31,12 +32,12 @@ def catalog_folder(given: Path | None) -> Path:
             return given
         if given.name == ROOT_FILE and given.is_file():
             return given.parent  # what a completed path often ends with
-        msg = f"no {ROOT_FILE} in {given}: {REMEDY}"
+        msg = f"no {ROOT_FILE} in {shown_path(given)}: {REMEDY}"
         raise WrongUseError(msg)
     here = Path.cwd()
     found = nearest(here, _has_catalog)
     if found is None:
-        msg = f"no {ROOT_FILE} in {here} or above: {REMEDY}"
+        msg = f"no {ROOT_FILE} in {shown_path(here)} or above: {REMEDY}"
         raise WrongUseError(msg)
     return found
 
@@ -55,7 +56,7 @@ def fault_from_here(fault: Fault, folder: str) -> Fault:
     """Give a fault with its file's path from here, so that editors and terminals find it."""
     if fault.file is None or not folder or os.path.isabs(fault.file):  # noqa: PTH117  # a name for people
         return fault
-    return msgspec.structs.replace(fault, file=f"{folder}/{fault.file}")
+    return msgspec.structs.replace(fault, file=f"{shown_path(folder)}/{fault.file}")
 
 
 def folder_from_here(folder: Path) -> str:

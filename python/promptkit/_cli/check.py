@@ -8,6 +8,7 @@ from promptkit import load_catalog
 from promptkit._cli.catalog_folder import catalog_folder, fault_from_here, folder_from_here
 from promptkit._cli.exits import DONE, FAILED
 from promptkit._cli.streams import GREEN, RED
+from promptkit._cli.user_files import shown_path
 from promptkit._values.counted import counted
 from promptkit.errors import InvalidConfigError
 
@@ -31,14 +32,16 @@ def check(given: Path | None, *, json: bool, streams: Streams) -> int:
             return FAILED
         for fault in error.faults:
             streams.result(str(fault_from_here(fault, folder_from_here(folder))))
-        streams.say(f"{counted(len(error.faults), 'fault')} in {folder_from_here(folder) or 'this folder'}", RED)
+        streams.say(
+            f"{counted(len(error.faults), 'fault')} in {shown_path(folder_from_here(folder) or 'this folder')}", RED
+        )
         return FAILED
     if json:
         streams.json({"catalog": str(folder), "faults": [], **counts_of(catalog)})
     else:
         there = ", ".join(counted(number, kind.removesuffix("s")) for kind, number in counts_of(catalog).items())
         way = folder_from_here(folder)
-        streams.result(f"{f'{way}: ' if way else ''}{there}, no faults", GREEN)
+        streams.result(f"{f'{shown_path(way)}: ' if way else ''}{there}, no faults", GREEN)
     return DONE
 
 

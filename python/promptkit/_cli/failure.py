@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from promptkit._cli.exits import RefusedError, UnfinishedError
 from promptkit._cli.shell_words import in_a_shell
+from promptkit._cli.user_files import shown_path
 from promptkit._values.counted import counted
 from promptkit.errors import CapacityError, GenerationError, OutputInvalidError, PromptKitError
 
@@ -29,7 +30,7 @@ def sentence_of(error: BaseException) -> str:
     if isinstance(error, RefusedError):
         error = error.refusal
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
+        return f"{shown_path(error.filename)}: {error.strerror}"
     return in_a_shell(error) or type(error).__name__
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from promptkit._cli.exits import DONE, FailedError
 from promptkit._cli.starter_files import in_the_way, starter_files
+from promptkit._cli.user_files import shown_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +24,7 @@ def init(folder: Path, *, json: bool, streams: Streams) -> int:
     present = (*_not_folders(folder, planned), *_files(folder, planned))
     taken = in_the_way([file.path for file in planned], present)
     if taken:
-        names = "\n".join(f"  {folder / path}" for path in taken)
+        names = "\n".join(f"  {shown_path(folder / path)}" for path in taken)
         msg = f"these are there already, and nothing was written:\n{names}\nname another folder, or move them"
         raise FailedError(msg)
     _write(folder, planned)
@@ -31,7 +32,7 @@ def init(folder: Path, *, json: bool, streams: Streams) -> int:
         streams.json({"folder": str(folder), "files": [str(file.path) for file in planned]})
         return DONE
     for file in planned:
-        streams.result(str(folder / file.path))
+        streams.result(shown_path(folder / file.path))
     streams.say("\n" + next_steps(str(folder)))
     return DONE
 
@@ -101,7 +102,8 @@ def _make(folder: Path, made: list[Path]) -> None:
             path.mkdir(exist_ok=True)  # somebody may have been faster
             made.append(path)
     except OSError as error:
-        msg = f"the folder {folder} cannot be made: {error.strerror or type(error).__name__}; name another one"
+        reason = error.strerror or type(error).__name__
+        msg = f"the folder {shown_path(folder)} cannot be made: {reason}; name another one"
         raise FailedError(msg) from None
 
 
@@ -111,5 +113,5 @@ def _write_file(target: Path, content: bytes, made: list[Path]) -> None:
             made.append(target)
             opened.write(content)
     except OSError as error:
-        msg = f"{target} cannot be written, and nothing was kept: {error.strerror or type(error).__name__}"
+        msg = f"{shown_path(target)} cannot be written, and nothing was kept: {error.strerror or type(error).__name__}"
         raise FailedError(msg) from None

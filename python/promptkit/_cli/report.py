@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from returns.result import Failure
 
 from promptkit._cli.exits import DONE, FailedError, WrongUseError
-from promptkit._cli.user_files import MOST_OF_A_TRACE, read_file, read_stdin
+from promptkit._cli.user_files import MOST_OF_A_TRACE, read_file, read_stdin, shown_path
 from promptkit._report.report import report_of
 from promptkit._values.counted import counted
 
@@ -47,7 +47,7 @@ def report(trace: str, *, output: str | None, json: bool, streams: Streams) -> i
         raise WrongUseError(msg)
     what = "TRACE"
     content = read_stdin(what, MOST_OF_A_TRACE) if trace == "-" else read_file(trace, what, MOST_OF_A_TRACE)
-    made = report_of(io.BytesIO(content), "standard input" if trace == "-" else trace)
+    made = report_of(io.BytesIO(content), "standard input" if trace == "-" else shown_path(trace))
     if isinstance(made, Failure):
         raise UnreadableTraceError(made.failure())
     page = made.unwrap()
@@ -58,7 +58,7 @@ def report(trace: str, *, output: str | None, json: bool, streams: Streams) -> i
         streams.json(page.summary)
     if target is not None:
         _write(target, html + "\n")
-        streams.say(f"{target}: {counted(len(page.summary.runs), 'run')}")
+        streams.say(f"{shown_path(target)}: {counted(len(page.summary.runs), 'run')}")
     elif not json:
         streams.result(html)
     return DONE
@@ -86,7 +86,7 @@ def _target(output: str | None, trace: str) -> Path | None:
     with contextlib.suppress(OSError, ValueError):
         given = os.fstat(sys.stdin.fileno()) if trace == "-" else os.stat(trace)  # noqa: PTH116  # Path changes names
         if stat.S_ISREG(given.st_mode) and os.path.samestat(given, target.stat()):
-            msg = f"--output: {output} is the trace itself, and was not touched: name another file"
+            msg = f"--output: {shown_path(output)} is the trace itself, and was not touched: name another file"
             raise WrongUseError(msg)
     return target
 
@@ -100,7 +100,7 @@ def _write(output: Path, page: str) -> None:
             _replace(output.resolve(), content)
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        msg = f"--output: {output} cannot be written: {reason}; name another file"
+        msg = f"--output: {shown_path(output)} cannot be written: {reason}; name another file"
         raise FailedError(msg) from None
 
 

@@ -14,6 +14,7 @@ from promptkit._cli.progress import Progress
 from promptkit._cli.streams import DIM, Streams
 from promptkit._cli.trace import Trace
 from promptkit._values.counted import counted
+from promptkit._values.visible import line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +59,7 @@ def exit_of_result(result: RunResult) -> int:
 
 def summary_of(result: RunResult) -> str:
     """Say in one line what a run was and used."""
-    parts = [result.model, usage_text(result.usage), f"{result.timing.duration:.1f} s"]
+    parts = [line(result.model), usage_text(result.usage), f"{result.timing.duration:.1f} s"]
     if result.attempts > 1:
         retries, repairs = result.transient_retries, result.repair_calls
         of = [counted(retries, "retry", "retries")] if retries else []

@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING, Self
 import msgspec
 
 from promptkit._cli.exits import FailedError, WrongUseError
+from promptkit._cli.user_files import shown_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +38,8 @@ class Trace:
             if broken:
                 self._file.write(b"\n")
         except OSError as error:
-            msg = f"--trace: {path} cannot be written: {error.strerror or type(error).__name__}; name another file"
+            reason = error.strerror or type(error).__name__
+            msg = f"--trace: {shown_path(path)} cannot be written: {reason}; name another file"
             raise FailedError(msg) from None
 
     def __call__(self, event: ExecutionEvent) -> None:
@@ -67,7 +69,7 @@ class Trace:
         if self._failure is None:
             return None
         reason = self._failure.strerror or type(self._failure).__name__
-        return f"--trace: {self._path} does not have all events: {reason}"
+        return f"--trace: {shown_path(self._path)} does not have all events: {reason}"
 
 
 class _Event(msgspec.Struct):
@@ -108,7 +110,8 @@ def _expect_trace(path: Path) -> None:
     with path.open("rb") as file:
         first = next((line for line in iter(lambda: file.readline(LONGEST), b"") if line.strip()), None)
     if first is not None and not is_event(first):
-        msg = f"--trace: {path} is no trace, and was not touched: name a file that is not there yet, or a trace"
+        remedy = "name a file that is not there yet, or a trace"
+        msg = f"--trace: {shown_path(path)} is no trace, and was not touched: {remedy}"
         raise WrongUseError(msg)
 
 

@@ -6,7 +6,9 @@ import sys
 from os import fspath
 from typing import TYPE_CHECKING
 
+from promptkit._cli.arguments import as_text
 from promptkit._cli.exits import FailedError
+from promptkit._values.visible import visible_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,6 +18,11 @@ MOST = 16 * 2**20  # what the engine takes of one input, when nothing else is sa
 MOST_OF_A_TRACE = 2**27  # some 200,000 runs: a page of more is more than a browser shows
 
 
+def shown_path(path: object) -> str:
+    """Write a path for a message, on one line; one in bytes that the locale cannot read as the UTF-8 that it is."""
+    return visible_name(as_text(str(path), sys.getfilesystemencoding()))
+
+
 def read_file(path: str, what: str, most: int = MOST) -> bytes:
     """Read a file, or a pipe that has the name of one. ``what`` is what it is for."""
     try:
@@ -23,9 +30,9 @@ def read_file(path: str, what: str, most: int = MOST) -> bytes:
             content = file.read(most + 1)
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        msg = f"{what}: {path} cannot be read: {reason}"
+        msg = f"{what}: {shown_path(path)} cannot be read: {reason}"
         raise FailedError(msg) from None
-    return _bounded(content, f"{what}: {path}", most)
+    return _bounded(content, f"{what}: {shown_path(path)}", most)
 
 
 def read_stdin(what: str, most: int = MOST) -> bytes:
