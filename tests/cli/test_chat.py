@@ -17,7 +17,7 @@ import pytest
 
 from promptkit import AttemptFinished, BlockingEngine, RunFinished, RunRequest, RunStarted, load_catalog
 from promptkit._cli.asking import Typed
-from promptkit._cli.chat import How, Talk
+from promptkit._cli.chat import ChatOptions, ChatSession
 from promptkit._cli.chat_opening import opening_of
 from promptkit._cli.kept_run import kept_run
 from promptkit._cli.progress import Progress
@@ -390,9 +390,9 @@ def test_ctrl_c_in_a_pipe_with_the_reply_in_hand_shows_it_and_ends(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(_lines("a", "b"))))
     opening = opening_of(load_catalog("."), Typed("ask"), None, None)
     with BlockingEngine(opening.catalog) as engine:
-        talk = Talk(opening, engine, interrupting(RunFinished), How(), Streams())
+        session = ChatSession(opening, engine, interrupting(RunFinished), ChatOptions(), Streams())
         with pytest.raises(KeyboardInterrupt):
-            talk.hold()
+            session.hold()
     assert (capsysbinary.readouterr().out, len(stub.requests)) == (b"paid\n", 1)
 
 

@@ -8,8 +8,18 @@ import pytest
 from returns.result import Failure, Success
 
 from promptkit import Catalog, MessageTemplate, PromptDefinition
-from promptkit._cli.chat_lines import COMMANDS, Do, Entry, Say, completions, help_lines, meaning, read_entry
-from promptkit._cli.chat_prompts import SAY, TEXT, Way, Ways, is_form, sentence_of, shared_out, ways_of, with_say
+from promptkit._cli.chat_lines import COMMANDS, Command, Entry, Message, completions, help_lines, meaning, read_entry
+from promptkit._cli.chat_prompts import (
+    SAY,
+    TEXT,
+    Routing,
+    Target,
+    is_form,
+    routing_of,
+    sentence_of,
+    shared_out,
+    with_say,
+)
 
 
 def _entries(*lines: str) -> list[Any]:
@@ -39,7 +49,7 @@ def test_a_line_that_ends_with_a_backslash_goes_on() -> None:
 )
 def test_lines_in_quotes_are_one_message_whatever_is_in_them(lines: list[str], text: str) -> None:
     assert _entries(*lines) == [Success(Entry(text, quoted=True))]
-    assert meaning(Entry(text, quoted=True)) == Success(Say(text))
+    assert meaning(Entry(text, quoted=True)) == Success(Message(text))
 
 
 def test_the_marker_says_whether_a_line_goes_on() -> None:
@@ -63,14 +73,14 @@ def test_what_the_end_cuts_off_is_not_sent(lines: list[str]) -> None:
 @pytest.mark.parametrize(
     ("typed", "means"),
     [
-        ("Hi", Say("Hi")),
-        (" /tree", Say(" /tree")),
-        ("//tree", Say("/tree")),
-        ("/tree ", Do("/tree")),
-        ("/back", Do("/back")),
-        ("/back 12", Do("/back", 12)),
-        ("/branch 0", Do("/branch", 0)),
-        ("/exit", Do("/quit")),
+        ("Hi", Message("Hi")),
+        (" /tree", Message(" /tree")),
+        ("//tree", Message("/tree")),
+        ("/tree ", Command("/tree")),
+        ("/back", Command("/back")),
+        ("/back 12", Command("/back", 12)),
+        ("/branch 0", Command("/branch", 0)),
+        ("/exit", Command("/quit")),
         ("", None),
         ("  ", None),
     ],
@@ -112,9 +122,9 @@ def _prompt(identifier: str = "ask", *roles: Any, variables: Any = (), inputs: A
 
 
 def test_every_line_goes_to_a_prompt_of_one_user_message() -> None:
-    ways = ways_of(_prompt(variables=["question", "tone"]), {"tone"}, None, SAY).unwrap()
-    assert ways == Ways(Way("ask", "question"), Way("ask", "question"))
-    assert sentence_of(ways, SAY) == "each line fills 'question' of ask"
+    routing = routing_of(_prompt(variables=["question", "tone"]), {"tone"}, None, SAY).unwrap()
+    assert routing == Routing(Target("ask", "question"), Target("ask", "question"))
+    assert sentence_of(routing, SAY) == "each line fills 'question' of ask"
 
 
 @pytest.mark.parametrize(
@@ -127,37 +137,37 @@ def test_every_line_goes_to_a_prompt_of_one_user_message() -> None:
 )
 def test_a_prompt_that_says_more_is_said_once(prompt: PromptDefinition) -> None:
     assert not is_form(prompt)
-    ways = ways_of(prompt, (), None, SAY).unwrap()
-    assert ways == Ways(Way("ask", "question"), Way(SAY, TEXT))
-    assert sentence_of(ways, SAY) == "your first line fills 'question' of ask; those after it are sent as they are"
+    routing = routing_of(prompt, (), None, SAY).unwrap()
+    assert routing == Routing(Target("ask", "question"), Target(SAY, TEXT))
+    assert sentence_of(routing, SAY) == "your first line fills 'question' of ask; those after it are sent as they are"
 
 
 def test_a_prompt_that_needs_no_line_begins_by_itself() -> None:
-    ways = ways_of(_prompt(variables=["tone"]), {"tone"}, None, SAY).unwrap()
-    assert ways.begins_by_itself
-    assert ways == Ways(Way("ask", None), Way(SAY, TEXT))
-    assert sentence_of(ways, SAY) == "ask begins by itself; your lines are sent as they are"
+    routing = routing_of(_prompt(variables=["tone"]), {"tone"}, None, SAY).unwrap()
+    assert routing.begins_by_itself
+    assert routing == Routing(Target("ask", None), Target(SAY, TEXT))
+    assert sentence_of(routing, SAY) == "ask begins by itself; your lines are sent as they are"
 
 
 def test_another_prompt_can_take_what_follows() -> None:
     follow = _prompt("more", variables=["a", "b"])
-    ways = ways_of(_prompt(variables=["question"]), (), None, SAY, (follow, {"a"})).unwrap()
-    assert ways.further == Way("more", "b")
-    assert sentence_of(ways, SAY) == "your first line fills 'question' of ask; those after it fill 'b' of more"
+    routing = routing_of(_prompt(variables=["question"]), (), None, SAY, (follow, {"a"})).unwrap()
+    assert routing.further == Target("more", "b")
+    assert sentence_of(routing, SAY) == "your first line fills 'question' of ask; those after it fill 'b' of more"
     for has in ((), {"a", "b"}):
-        refused = ways_of(_prompt(), (), None, SAY, (follow, has)).failure()
+        refused = routing_of(_prompt(), (), None, SAY, (follow, has)).failure()
         assert refused.startswith("--continue-with more: your lines fill one variable, and it has ")
 
 
 def test_more_than_one_free_variable_is_refused_or_chosen_from() -> None:
     prompt = _prompt(variables=["a", "b"])
-    assert ways_of(prompt, (), None, SAY).failure() == (
+    assert routing_of(prompt, (), None, SAY).failure() == (
         "ask has 2 variables that are not given (a, b), and your lines fill one: give the others (--var b=TEXT), or "
         "name it (--line a)"
     )
-    assert ways_of(prompt, (), "b", SAY).unwrap().opening == Way("ask", "b")
-    assert isinstance(ways_of(prompt, (), "c", SAY), Failure)
-    assert isinstance(ways_of(prompt, {"a"}, "a", SAY), Failure)
+    assert routing_of(prompt, (), "b", SAY).unwrap().opening == Target("ask", "b")
+    assert isinstance(routing_of(prompt, (), "c", SAY), Failure)
+    assert isinstance(routing_of(prompt, {"a"}, "a", SAY), Failure)
 
 
 def test_the_prompt_that_sends_lines_as_they_are_collides_with_none() -> None:

@@ -12,7 +12,7 @@ from promptkit import OutputContract, errors
 from promptkit._cli.asking import Typed, contract_of, hint_of
 from promptkit._cli.catalog_folder import fault_from_here, nearest
 from promptkit._cli.command_words import command_first
-from promptkit._cli.exits import CancelledError, FailedError, NobodyReadsError, WrongUseError, exit_of
+from promptkit._cli.exits import CancelledError, FailedError, StdoutClosedError, WrongUseError, exit_of
 from promptkit._cli.failure import note_of, object_of, sentence_of, usage_text
 from promptkit._cli.help_pages import folded_command
 from promptkit._cli.init import next_steps
@@ -30,7 +30,7 @@ SCHEMA = OutputContract(kind="json_schema", schema="number", max_repairs=2)
         (FailedError("x"), 1),
         (WrongUseError("x"), 2),
         (CancelledError("cancelled"), 130),
-        (NobodyReadsError(), 141),
+        (StdoutClosedError(), 141),
         (TimeoutError(), 1),
         (errors.InvalidConfigError(errors.Fault(message="x")), 1),
         (errors.UnknownPromptError("x"), 2),

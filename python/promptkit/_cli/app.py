@@ -245,12 +245,14 @@ def chat(
     works leaves the conversation as it was. Lines can be piped: answers go to stdout, all else to stderr.
     """
     from promptkit._cli.asking import typed_of
-    from promptkit._cli.chat import How, chat
+    from promptkit._cli.chat import ChatOptions, chat
 
     typed = typed_of(prompt_id, var, json_var, inputs, None, profile, session_id, output, schema, max_repairs)
-    how = How(timeout, json, verbose)
+    options = ChatOptions(timeout, verbose)
     streams = Streams(no_color=no_color, json=json)
-    return chat(typed, line=line, continue_with=continue_with, catalog=catalog, trace=trace, how=how, streams=streams)
+    return chat(
+        typed, line=line, continue_with=continue_with, catalog=catalog, trace=trace, options=options, streams=streams
+    )
 
 
 @app.command(cls=Page, epilog=examples("promptkit demo", "promptkit demo --json | jq .usage"))

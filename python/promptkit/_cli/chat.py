@@ -11,7 +11,7 @@ from returns.result import Failure, Result
 from promptkit import BlockingEngine, ExecutionGroup, compose_observers
 from promptkit._cli import conversation as moves
 from promptkit._cli.catalog_folder import opened_catalog
-from promptkit._cli.chat_lines import Do, Entry, Say, help_lines, meaning, read_entry
+from promptkit._cli.chat_lines import Command, Entry, Message, help_lines, meaning, read_entry
 from promptkit._cli.chat_notes import usage_lines
 from promptkit._cli.chat_opening import Opening, opening_of, prepared
 from promptkit._cli.chat_prompts import sentence_of
@@ -39,11 +39,10 @@ LEAVING = "Ctrl-C once more, Ctrl-D or /quit leaves; /help lists the commands"
 STAYED = "you are where you were; /retry says it again"
 
 
-class How(NamedTuple):
+class ChatOptions(NamedTuple):
     """How a chat goes, by its options."""
 
     timeout: float | None = None
-    json: bool = False
     verbose: bool = False
 
 
@@ -54,7 +53,7 @@ def chat(
     continue_with: str | None,
     catalog: Path | None,
     trace: Path | None,
-    how: How,
+    options: ChatOptions,
     streams: Streams,
 ) -> int:
     """Hold the chat, and give the exit status."""
@@ -63,29 +62,34 @@ def chat(
         written = None if trace is None else stack.enter_context(Trace(trace))
         engine = stack.enter_context(BlockingEngine(opening.catalog, input_reader=opening.ask.files))
         details = prepared(engine, opening)
-        talk = Talk(opening, engine, written, how, streams)
+        session = ChatSession(opening, engine, written, options, streams)
         try:
-            talk.greet(details)
-            status = talk.hold()
+            session.greet(details)
+            status = session.hold()
         except KeyboardInterrupt:
             status = CANCELLED
-        talk.end()
+        session.end()
     if written is not None and written.failure is not None:
         streams.error(written.failure)
         return status or FAILED
     return status
 
 
-class Talk:
+class ChatSession:
     """Reads lines, runs, and shows what came. What becomes of the conversation is decided by values."""
 
     def __init__(
-        self, opening: Opening, engine: BlockingEngine, observer: Observer | None, how: How, streams: Streams
+        self,
+        opening: Opening,
+        engine: BlockingEngine,
+        observer: Observer | None,
+        options: ChatOptions,
+        streams: Streams,
     ) -> None:
         self._opening = opening
         self._engine = engine
         self._observer = observer
-        self._how = how
+        self._options = options
         self._streams = streams
         self._reader = LineReader(streams)
         self._group = ExecutionGroup()
@@ -95,17 +99,17 @@ class Talk:
 
     def greet(self, details: PreparedRun | None) -> None:
         """Tell a person whom the lines go to, and how."""
-        if not (self._reader.interactive or self._how.verbose):
+        if not (self._reader.interactive or self._options.verbose):
             return
         to = "" if details is None else f" · {details.model} on {details.backend}"
-        self._note(f"{self._opening.ways.opening.prompt_id}{to}", BOLD)
-        self._note(sentence_of(self._opening.ways, self._opening.say))
+        self._note(f"{self._opening.routing.opening.prompt_id}{to}", BOLD)
+        self._note(sentence_of(self._opening.routing, self._opening.say))
         self._note("/help lists the commands, Ctrl-D ends the chat", DIM)
 
     def hold(self) -> int:
         """Talk until the lines end, and give the exit status. Raises KeyboardInterrupt where nobody types."""
         leaving = False
-        begins = self._opening.ways.begins_by_itself
+        begins = self._opening.routing.begins_by_itself
         while True:
             try:
                 if begins:
@@ -133,7 +137,7 @@ class Talk:
         summary = self._group.snapshot()
         if not summary.members:
             return
-        if self._how.json:
+        if self._streams.as_json:
             turns = self._now.turns
             told = {"turns": len(turns), "branches": moves.branches(turns), "summary": summary}
             self._streams.json_error({"chat": told})
@@ -153,28 +157,30 @@ class Talk:
             self._fault(asks.failure())
             return True
         match asks.unwrap():
-            case Say(text):
+            case Message(text):
                 self._attempt(moves.said(self._now, text))
-            case Do("/quit"):
+            case Command("/quit"):
                 return False
-            case Do(command, number):
+            case Command(command, number):
                 self._do(command, number)
         return True
 
     def _do(self, command: str, number: int | None) -> None:
         match command:
-            case "/tree" if self._how.json:
+            case "/tree" if self._streams.as_json:
                 self._streams.json_error({"tree": tree_value(self._now)})
-            case "/usage" if self._how.json:
+            case "/usage" if self._streams.as_json:
                 self._streams.json_error({"usage": self._group.snapshot()})
             case "/tree":
                 unicode = self._streams.err.encoding.lower().startswith("utf")
-                title = self._opening.ways.opening.prompt_id
+                title = self._opening.routing.opening.prompt_id
                 self._tell(tree_lines(self._now, title, self._streams.err.width, DRAWN if unicode else ASCII))
             case "/usage":
                 self._tell(usage_lines(self._now, self._group.snapshot()))
             case "/help":
-                self._tell([sentence_of(self._opening.ways, self._opening.say), *help_lines(self._streams.err.width)])
+                self._tell(
+                    [sentence_of(self._opening.routing, self._opening.say), *help_lines(self._streams.err.width)]
+                )
             case "/retry":
                 again = moves.retry(self._now)
                 if isinstance(again, Failure):
@@ -223,19 +229,19 @@ class Talk:
             remark = "invalid" if result.validation.status == "invalid" else ""
             self._now = moves.answered(self._now, attempt, result.run_id, result.raw_output, remark)
 
-        with Progress(self._streams, self._opening.ways.opening.prompt_id) as progress:
+        with Progress(self._streams, self._opening.routing.opening.prompt_id) as progress:
             observer = compose_observers(self._group.observe, self._observer, progress.observe)
             observed = msgspec.structs.replace(request, observer=observer)
-            kept_run(self._engine, observed, self._how.timeout, progress, keep)
+            kept_run(self._engine, observed, self._options.timeout, progress, keep)
 
     def _show(self, result: RunResult) -> None:
         if self._status == DONE:
             self._status = exit_of_result(result)
-        if self._how.json:
+        if self._streams.as_json:
             self._streams.json(result)
             return
         self._streams.result(result.raw_output)
-        tell(result, self._streams, verbose=self._how.verbose)
+        tell(result, self._streams, verbose=self._options.verbose)
 
     def _tell_error(self, error: PromptKitError | TimedOutError, hint: str | None) -> None:
         self._fault(error_sentence(error), error, hint)

@@ -45,13 +45,13 @@ class Entry(NamedTuple):
     quoted: bool = False
 
 
-class Say(NamedTuple):
+class Message(NamedTuple):
     """A message to send."""
 
     text: str
 
 
-class Do(NamedTuple):
+class Command(NamedTuple):
     """A command, with its number if it has one."""
 
     command: str
@@ -86,11 +86,11 @@ def _quoted(line: str | None, read: ReadLine) -> Result[Entry, str]:
     return Failure(f"what begins with {QUOTES} has no {QUOTES} at its end: it was not sent")
 
 
-def meaning(entry: Entry) -> Result[Say | Do | None, str]:
+def meaning(entry: Entry) -> Result[Message | Command | None, str]:
     """Say what an entry asks for; None for a blank one.
 
     >>> meaning(Entry("/back 2")).unwrap(), meaning(Entry("//etc")).unwrap()
-    (Do(command='/back', number=2), Say(text='/etc'))
+    (Command(command='/back', number=2), Message(text='/etc'))
     >>> meaning(Entry("/tre")).failure()
     'there is no command /tre: did you mean /tree? /help lists them; a message that begins with / is typed with //'
     """
@@ -100,9 +100,9 @@ def meaning(entry: Entry) -> Result[Say | Do | None, str]:
     if any("\ud800" <= character <= "\udfff" for character in text):
         return Failure(f"what begins with {text[:40]!r} is not UTF-8 text: it was not sent")
     if entry.quoted or not text.startswith("/"):
-        return Success(Say(text))
+        return Success(Message(text))
     if text.startswith("//"):
-        return Success(Say(text[1:]))
+        return Success(Message(text[1:]))
     name, *arguments = text.split()
     name = ALSO.get(name, name)
     if name not in COMMANDS:
@@ -114,16 +114,16 @@ def meaning(entry: Entry) -> Result[Say | Do | None, str]:
     return _with_number(name, arguments)
 
 
-def _with_number(name: str, arguments: list[str]) -> Result[Say | Do | None, str]:
+def _with_number(name: str, arguments: list[str]) -> Result[Message | Command | None, str]:
     if not arguments:
-        return Success(Do(name))
+        return Success(Command(name))
     takes = COMMANDS[name].argument
     if not takes:
         return Failure(f"{name} has nothing after it: type {name}, or /{name} ... to send it as a message")
     number = arguments[0]
     if len(arguments) > 1 or not (number.isascii() and number.isdigit()) or len(number) > 9:
         return Failure(f"{name} {' '.join(arguments)}: type {name} {takes}, such as {name} 2")
-    return Success(Do(name, int(number)))
+    return Success(Command(name, int(number)))
 
 
 def completions(typed: str) -> list[str]:

@@ -9,7 +9,7 @@ import msgspec
 from promptkit import Message, RunRequest
 from promptkit._cli.arguments import Stdin, read_assignments
 from promptkit._cli.asking import Asked, Typed, asked, hint_of, or_wrong_use
-from promptkit._cli.chat_prompts import Ways, shared_out, ways_of, with_say
+from promptkit._cli.chat_prompts import Routing, routing_of, shared_out, with_say
 from promptkit._cli.exits import RefusedError, WrongUseError
 from promptkit.errors import InvalidRequestError, PromptKitError, TemplateError
 
@@ -29,32 +29,32 @@ class Opening(NamedTuple):
     catalog: Catalog
     ask: Asked
     further: RunRequest
-    ways: Ways
+    routing: Routing
     say: str
     following: Asked | None = None
 
     def hint(self, error: Exception, *, further: bool = False) -> str | None:
         """Say what was not given, if that explains the error."""
-        way, ask = (self.ways.further, self.following) if further else (self.ways.opening, self.ask)
+        target, ask = (self.routing.further, self.following) if further else (self.routing.opening, self.ask)
         if ask is None or not isinstance(error, PromptKitError):
             return None
-        return hint_of(error, [each for each in ask.missing if each != f"--var {way.variable}=TEXT"], ask.attached)
+        return hint_of(error, [each for each in ask.missing if each != f"--var {target.variable}=TEXT"], ask.attached)
 
     def request(self, said: str | None, after: RunResult | None) -> RunRequest:
         """Complete a request: the first one, or one that continues a result."""
-        way = self.ways.opening if after is None else self.ways.further
+        target = self.routing.opening if after is None else self.routing.further
         request = self.ask.request if after is None else self.further
         if after is not None:
             # Nothing is inherited from a run; a line that is sent as it is has no session of its own.
-            of_before = after.session_id if way.prompt_id == self.say else None
+            of_before = after.session_id if target.prompt_id == self.say else None
             request = msgspec.structs.replace(
                 request, continue_from=after.exchange, session_id=request.session_id or of_before
             )
         if said is None:
             return request
-        if way.variable is None:
+        if target.variable is None:
             return msgspec.structs.replace(request, appended_messages=(Message(role="user", content=said),))
-        return msgspec.structs.replace(request, variables={**request.variables, way.variable: said})
+        return msgspec.structs.replace(request, variables={**request.variables, target.variable: said})
 
 
 def opening_of(catalog: Catalog, typed: Typed, line: str | None, continue_with: str | None) -> Opening:
@@ -74,8 +74,10 @@ def opening_of(catalog: Catalog, typed: Typed, line: str | None, continue_with: 
         further = following.request
         ask.files.add(following.files)
         after = (other, further.variables.keys())
-    ways: Ways = or_wrong_use(ways_of(prompt, ask.request.variables.keys(), line, say, after))
-    return Opening(combined, ask, ask.request if ways.opening == ways.further else further, ways, say, following)
+    routing: Routing = or_wrong_use(routing_of(prompt, ask.request.variables.keys(), line, say, after))
+    return Opening(
+        combined, ask, ask.request if routing.opening == routing.further else further, routing, say, following
+    )
 
 
 def prepared(engine: BlockingEngine, opening: Opening) -> PreparedRun | None:
@@ -83,10 +85,10 @@ def prepared(engine: BlockingEngine, opening: Opening) -> PreparedRun | None:
 
     Raises what the engine refuses.
     """
-    variable = opening.ways.opening.variable
+    variable = opening.routing.opening.variable
     details = _looked_at(engine, opening, opening.request(None if variable is None else SAMPLE, None), opening.ask)
-    if opening.following is not None and opening.ways.opening != opening.ways.further:
-        further = opening.ways.further.variable
+    if opening.following is not None and opening.routing.opening != opening.routing.further:
+        further = opening.routing.further.variable
         variables = {**opening.further.variables, **({} if further is None else {further: SAMPLE})}
         request = msgspec.structs.replace(opening.further, variables=variables)
         _looked_at(engine, opening, request, opening.following)
@@ -95,12 +97,12 @@ def prepared(engine: BlockingEngine, opening: Opening) -> PreparedRun | None:
 
 def _looked_at(engine: BlockingEngine, opening: Opening, request: RunRequest, ask: Asked) -> PreparedRun | None:
     further = ask is opening.following
-    way = opening.ways.further if further else opening.ways.opening
+    target = opening.routing.further if further else opening.routing.opening
     try:
         return engine.prepare(request)
     except InvalidRequestError as error:
         inputs_given = not any(each.startswith("--input ") for each in ask.missing)
-        if isinstance(error, TemplateError) and way.variable is not None and inputs_given:
+        if isinstance(error, TemplateError) and target.variable is not None and inputs_given:
             return None  # the sample may be what does not fit
         hint = opening.hint(error, further=further)
         if hint is None:

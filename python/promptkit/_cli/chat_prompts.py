@@ -20,18 +20,18 @@ SAY = "promptkit-chat/say"
 TEXT = "text"
 
 
-class Way(NamedTuple):
+class Target(NamedTuple):
     """Where a line goes: a prompt, and a variable of it. Without a variable it is added as a user message."""
 
     prompt_id: str
     variable: str | None
 
 
-class Ways(NamedTuple):
+class Routing(NamedTuple):
     """Where the first line of a branch from the beginning goes, and where all others go."""
 
-    opening: Way
-    further: Way
+    opening: Target
+    further: Target
 
     @property
     def begins_by_itself(self) -> bool:
@@ -49,13 +49,13 @@ def with_say(catalog: Catalog) -> tuple[Catalog, str]:
     return catalog | Catalog(prompts=[say]), identifier
 
 
-def ways_of(
+def routing_of(
     prompt: PromptDefinition,
     given: Collection[str],
     line: str | None,
     say: str,
     following: tuple[PromptDefinition, Collection[str]] | None = None,
-) -> Result[Ways, str]:
+) -> Result[Routing, str]:
     """Decide where lines go.
 
     ``given`` are the variables that have values already, ``line`` is the one that ``--line`` names, ``say`` the prompt
@@ -72,15 +72,15 @@ def ways_of(
             f"{prompt.id} has {len(free)} variables that are not given ({', '.join(free)}), and your lines fill one: "
             f"give the others ({' '.join(f'--var {name}=TEXT' for name in free[1:])}), or name it (--line {free[0]})"
         )
-    opening = Way(prompt.id, free[0] if free else None)
+    opening = Target(prompt.id, free[0] if free else None)
     if following is None:
-        return Success(Ways(opening, opening if free and is_form(prompt) else Way(say, TEXT)))
+        return Success(Routing(opening, opening if free and is_form(prompt) else Target(say, TEXT)))
     other, has = following
     left = [name for name in other.variables if name not in has]
     if len(left) != 1:
         have = f"{len(left)} variables that are not given ({', '.join(left)})" if left else "none that is not given"
         return Failure(f"--continue-with {other.id}: your lines fill one variable, and it has {have}")
-    return Success(Ways(opening, Way(other.id, left[0])))
+    return Success(Routing(opening, Target(other.id, left[0])))
 
 
 def is_form(prompt: PromptDefinition) -> bool:
@@ -88,9 +88,9 @@ def is_form(prompt: PromptDefinition) -> bool:
     return len(prompt.messages) == 1 and prompt.messages[0].role == "user" and not prompt.inputs
 
 
-def sentence_of(ways: Ways, say: str) -> str:
+def sentence_of(routing: Routing, say: str) -> str:
     """Tell a person where the lines go."""
-    opening, further = ways
+    opening, further = routing
     if opening == further:
         return f"each line fills {opening.variable!r} of {opening.prompt_id}"
     then = "are sent as they are" if further.prompt_id == say else f"fill {further.variable!r} of {further.prompt_id}"

@@ -14,7 +14,7 @@ FAILED = 1  # a backend's error, faults in a catalog, a file that cannot be read
 WRONG_USE = 2  # an unknown id, a missing variable, a bad option: type something else
 INVALID_OUTPUT = 3  # the model answered, and not as its contract asks
 CANCELLED = 130  # 128 and SIGINT, as shells say it
-NOBODY_READS = 141  # 128 and SIGPIPE: what reads stdout has closed it
+STDOUT_CLOSED = 141  # 128 and SIGPIPE: what reads stdout has closed it
 
 
 class StopError(Exception):
@@ -67,7 +67,7 @@ class CancelledError(UnfinishedError):
     json_type = "Interrupted"
 
 
-class NobodyReadsError(Exception):
+class StdoutClosedError(Exception):
     """What reads stdout has closed it: nothing is left to do, and nothing to say."""
 
 
@@ -76,8 +76,8 @@ def exit_of(error: BaseException) -> int:
     match error:
         case StopError():
             return error.exit_status
-        case NobodyReadsError():
-            return NOBODY_READS
+        case StdoutClosedError():
+            return STDOUT_CLOSED
         case InputError():
             return FAILED  # a file, and not how the command was typed
         case InvalidRequestError():

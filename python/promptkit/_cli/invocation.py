@@ -17,8 +17,8 @@ from promptkit._cli.exits import (
     FAILED,
     WRONG_USE,
     CancelledError,
-    NobodyReadsError,
     RefusedError,
+    StdoutClosedError,
     StopError,
     WrongUseError,
     exit_of,
@@ -47,7 +47,7 @@ def invoke(argv: Sequence[str]) -> int:
                 _call(["--help"])
             return WRONG_USE
         ended = _call(argv)
-    except NobodyReadsError as error:
+    except StdoutClosedError as error:
         return exit_of(error)
     except (KeyboardInterrupt, typer.Abort):
         ended = CANCELLED

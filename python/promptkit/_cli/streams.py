@@ -17,7 +17,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from promptkit._cli.arguments import as_text
-from promptkit._cli.exits import FailedError, NobodyReadsError
+from promptkit._cli.exits import FailedError, StdoutClosedError
 from promptkit._cli.failure import object_of
 from promptkit._values.visible import ascii_json, visible, visible_json
 
@@ -177,7 +177,7 @@ class Streams:
             _write(sys.stdout, data)
         except BrokenPipeError:
             _to_nowhere(sys.stdout)
-            raise NobodyReadsError from None
+            raise StdoutClosedError from None
         except OSError as error:
             _to_nowhere(sys.stdout)
             msg = f"the result cannot be written to standard output: {error.strerror or type(error).__name__}"
