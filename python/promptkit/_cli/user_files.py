@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
 MOST = 16 * 2**20  # what the engine takes of one input, when nothing else is said
-MOST_OF_A_TRACE = 2**27  # some 200,000 runs: a page of more is more than a browser shows
+MOST_OF_A_TRACE = 2**27  # some 80,000 runs: more than a browser shows
 
 
 def shown_path(path: object) -> str:
