@@ -35,6 +35,12 @@ def test_of_a_long_stretch_the_ends_and_what_is_around_the_place_are_shown() -> 
     ]  # fmt: skip
 
 
+def test_an_end_of_which_nothing_is_shown_is_counted() -> None:
+    children = _children(list(range(5)))
+    rows = list(rows_of([0], children.__getitem__, first=2, last=0))
+    assert [(row.node, row.left_out) for row in rows] == [(0, 0), (1, 0), (5, 4)]
+
+
 def test_one_node_alone_is_never_left_out() -> None:
     children = _children(list(range(5)))
     rows = list(rows_of([0], children.__getitem__, first=2, last=3))

@@ -47,13 +47,17 @@ def rows_of(
 
 def _shortened(stretch: Sequence[K], first: int, last: int, place: K | None) -> Iterator[tuple[K, int]]:
     """Give the nodes to show, each with 0, and between them how many are left out: one alone is shown."""
-    near = stretch.index(place) if place is not None and place in stretch else len(stretch)
-    left_out = 0
-    for index, node in enumerate(stretch):
-        if not (index < first or index >= len(stretch) - last or abs(index - near) <= 1):
-            left_out += 1
-            continue
+    near = stretch.index(place) if place is not None and place in stretch else -2
+    shown = [
+        index
+        for index in range(len(stretch))
+        if index < first or index >= len(stretch) - last or abs(index - near) <= 1
+    ]
+    before = -1
+    for index in (*shown, len(stretch)):
+        left_out = index - before - 1
         if left_out:
             yield stretch[index - 1], left_out if left_out > 1 else 0
-            left_out = 0
-        yield node, 0
+        if index < len(stretch):
+            yield stretch[index], 0
+        before = index
