@@ -32,7 +32,7 @@ format: setup ## put the code into its form
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format --quiet . && cargo fmt --all
 
 bench: setup ## measure calls, preparation and long histories, beside what people use today (10 minutes, 5 without the peers)
-	@$(BIN)/python benches/preparation.py && $(BIN)/python benches/startup.py && $(BIN)/python benches/coordination.py && $(BIN)/python benches/calls.py && $(BIN)/python benches/history.py && $(BIN)/python benches/limits.py
+	@$(BIN)/python benches/preparation.py && $(BIN)/python benches/coordination.py && $(BIN)/python benches/calls.py && $(BIN)/python benches/history.py && $(BIN)/python benches/limits.py && $(BIN)/python benches/startup.py
 
 bench-peers: ## make .venv-peers: pydantic-ai, LangGraph and llm, for make bench
 	@$(PYTHON) -m venv .venv-peers && .venv-peers/bin/python -m pip --quiet --disable-pip-version-check install -r benches/peers.txt
