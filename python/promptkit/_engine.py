@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from os import PathLike, fspath
-from pathlib import Path
 from typing import TYPE_CHECKING, Self, final
 
 from promptkit._effects.coordination import Coordination, coordination_of
 from promptkit._effects.credentials import resolve_credential
 from promptkit._effects.frames import forget_locals
-from promptkit._effects.input_files import FolderReader
 from promptkit._effects.prepared_execution import Payload, PreparedExecution, claimed, execution_of
 from promptkit._effects.raising import or_raise
 from promptkit._effects.shared import Shared
@@ -295,6 +293,10 @@ def shared_for(
         msg = f"{name}.inputs: Expected the path of a folder, got `{type(inputs).__name__}`"
         raise InvalidRequestError(msg)
     _expect_bound(max_input_bytes, f"{name}.max_input_bytes")
+    from pathlib import Path  # with the first engine
+
+    from promptkit._effects.input_files import FolderReader
+
     definitions = definitions_of(catalog)
     folders = definitions.inputs_folders if inputs is None else (_readable_path(inputs, f"{name}.inputs"),)
     return Shared(

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, final
 
 from msgspec.structs import replace
 from returns.result import Failure
 
-from promptkit._catalog.in_python import inconsistencies, profile_inconsistencies
 from promptkit._catalog.places import written
 from promptkit._values.catalog import Definitions
 from promptkit._values.definitions import Backend, Profile, PromptDefinition
@@ -19,6 +17,7 @@ from promptkit.errors import Fault, InvalidConfigError, with_article
 
 if TYPE_CHECKING:
     from os import PathLike
+    from pathlib import Path
 
     from promptkit._values.construction import Checked
     from promptkit._values.json import JSON
@@ -48,6 +47,8 @@ class Catalog:
         schemas: Mapping[str, JSON] = NO_SCHEMAS,
     ) -> None:
         """Take definitions made in Python; ``schemas`` are JSON Schemas by id."""
+        from promptkit._catalog.in_python import inconsistencies  # with it comes what reads templates and schemas
+
         faults: list[Fault] = []
         definitions = Definitions(
             prompts=_by_id(PromptDefinition, prompts, "prompts", faults),
@@ -151,6 +152,8 @@ def with_replaced(catalog: Catalog, backend: Backend) -> Catalog:
 
     Raises InvalidConfigError when a profile does not fit the backend.
     """
+    from promptkit._catalog.in_python import profile_inconsistencies
+
     before = definitions_of(catalog)
     definitions = replace(before, backends=FrozenDict({**before.backends, backend.id: backend}))
     faults = tuple(profile_inconsistencies(definitions))
@@ -225,6 +228,8 @@ def _path_of(root: Any) -> Path:
     except Exception:  # noqa: BLE001  # a path object of the caller's can raise anything
         path = None
     if isinstance(path, str):
+        from pathlib import Path
+
         return Path(path)
     message = f"Expected the path of a catalog's folder, got `{type(root).__name__}`."
     raise InvalidConfigError(Fault(key="load_catalog.root", message=message))

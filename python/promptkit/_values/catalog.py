@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from promptkit._values.definitions import Backend, Profile, PromptDefinition
 from promptkit._values.frozen import FrozenDict
 from promptkit._values.json import JSON
+
+if TYPE_CHECKING:
+    from pathlib import PurePath  # noqa: TC004  # msgspec reads annotations where something is encoded: never these
 
 NO_FRAGMENTS: FrozenDict[str, Mapping[str, str]] = FrozenDict()
 NO_SOURCES: FrozenDict[str, str] = FrozenDict()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from os import PathLike, fspath
-from pathlib import PosixPath, PurePosixPath, PureWindowsPath, WindowsPath
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from promptkit._values.construction import Checked
@@ -60,7 +60,11 @@ class FilePath:
         raise AttributeError(msg)
 
 
-IMMUTABLE_PATHS = frozenset({PurePosixPath, PureWindowsPath, PosixPath, WindowsPath})
+@cache
+def _immutable_paths() -> frozenset[type]:
+    from pathlib import PosixPath, PurePosixPath, PureWindowsPath, WindowsPath  # is there with the first path
+
+    return frozenset({PurePosixPath, PureWindowsPath, PosixPath, WindowsPath})
 
 
 def _read_input(value: object, path: str, _depth: int) -> Input:
@@ -70,7 +74,7 @@ def _read_input(value: object, path: str, _depth: int) -> Input:
     if isinstance(value, bytes | bytearray | memoryview):
         return _read_data(value, path)
     if isinstance(value, PathLike):
-        return value if type(value) in IMMUTABLE_PATHS else _read_path(value, path)
+        return value if type(value) in _immutable_paths() else _read_path(value, path)
     kind = with_article(type(value).__name__)
     msg = f"is {kind}; an input is text, bytes, or a path object (pathlib.Path) for a file"
     raise UnfitError(msg, path)
