@@ -11,6 +11,7 @@ rich and click wherever they are installed, which takes longer than promptkit.
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import json
 import os
 import platform
@@ -38,6 +39,7 @@ ANSWER = "All is well."
 IMPORTS = {
     "python": "",
     "httpx": "import httpx",
+    "libraries": "import msgspec, anyio.lowlevel, returns.result",
     "promptkit": "import promptkit",
     "openai": "import openai",
     "pydantic-ai": "import pydantic_ai",
@@ -86,7 +88,7 @@ ANSWERS = {
         print(asyncio.run(Agent(model).run(QUESTION)).output)
     """,
 }
-HERE = ("python", "httpx", "promptkit")
+HERE = ("python", "httpx", "libraries", "promptkit")
 
 
 def bare_environment(folder: Path) -> Path:
@@ -145,7 +147,8 @@ def required(name: str, seen: set[str]) -> set[str]:
 def installed(name: str) -> int:
     """Give the bytes of a distribution on disk, without the byte code that Python writes later."""
     if name == DISTRIBUTION:  # in editable form its files are those of the repository
-        files = [file for file in PACKAGE.rglob("*") if file.is_file()]
+        (folder,) = importlib.util.find_spec("promptkit").submodule_search_locations  # type: ignore[union-attr,misc]  # a package
+        files = [file for file in Path(folder).rglob("*") if file.is_file()]
     else:
         files = [Path(str(file.locate())) for file in importlib.metadata.files(name) or ()]
     return sum(file.stat().st_size for file in files if file.suffix != ".pyc" and file.exists())
@@ -174,6 +177,7 @@ def measure(here: Path) -> int:
     sizes = {name: installed(name) for name in sorted(required(DISTRIBUTION, set()))}
     found = [
         judged("15", "import promptkit *", imports["promptkit"], (0.070, 0.050), seconds),
+        judged("15", "only what it imports beside itself *", imports["libraries"], (None, None), seconds),
         judged("16", "process start to first answer *", answers["promptkit"], (0.220, 0.160), seconds),
         judged("17", "installed, with all that it requires", sum(sizes.values()), (35e6, 26e6), octets),
     ]
