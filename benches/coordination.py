@@ -15,15 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from catalogs import saying
 from promptkit import (
-    Backend,
-    Catalog,
     CoordinateRequest,
     Engine,
     GenerationReply,
-    MessageTemplate,
-    Profile,
-    PromptDefinition,
     RunRequest,
 )
 
@@ -34,11 +30,7 @@ RESULTS = Path(__file__).resolve().parent / "results" / "coordination.json"
 GATE = 40.0
 ROUNDS = 300
 TURNS = 20  # of a conversation in a round
-CATALOG = Catalog(
-    backends=[Backend(id="none", kind="chat_completions", base_url="http://127.0.0.1:1/v1")],
-    profiles=[Profile(id="plain", backend="none", model="model")],
-    prompts=[PromptDefinition(id="say", messages=(MessageTemplate(role="user", content="More?"),), profile="plain")],
-)
+CATALOG = saying()
 
 
 class _Client:
@@ -48,7 +40,7 @@ class _Client:
 
 def request(continued: Exchange | None = None) -> RunRequest:
     """Ask for one more turn; an application makes a request of its own for each."""
-    return RunRequest(prompt_id="say", continue_from=continued, capture_exchange=True)
+    return RunRequest(prompt_id="say", variables={"text": "More?"}, continue_from=continued, capture_exchange=True)
 
 
 async def in_a_loop(engine: Engine, start: Exchange, turns: int) -> Exchange:

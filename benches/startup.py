@@ -11,7 +11,6 @@ rich and click wherever they are installed, which takes longer than promptkit.
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import json
 import os
 import platform
@@ -27,11 +26,12 @@ from textwrap import dedent
 
 from packaging.requirements import Requirement
 
+import promptkit
 from process import PEERS_PYTHON, put_on_page, say
 from report import goal_lines, judged, octets, ratio, seconds
 
 FOLDER = Path(__file__).resolve().parent
-PACKAGE = FOLDER.parent / "python" / "promptkit"
+PACKAGE = Path(promptkit.__file__).parent
 DISTRIBUTION = "promptkit-engine"
 ROUNDS = 15
 QUESTION = "Is all well?"
@@ -147,8 +147,7 @@ def required(name: str, seen: set[str]) -> set[str]:
 def installed(name: str) -> int:
     """Give the bytes of a distribution on disk, without the byte code that Python writes later."""
     if name == DISTRIBUTION:  # in editable form its files are those of the repository
-        (folder,) = importlib.util.find_spec("promptkit").submodule_search_locations  # type: ignore[union-attr,misc]  # a package
-        files = [file for file in Path(folder).rglob("*") if file.is_file()]
+        files = [file for file in PACKAGE.rglob("*") if file.is_file()]
     else:
         files = [Path(str(file.locate())) for file in importlib.metadata.files(name) or ()]
     return sum(file.stat().st_size for file in files if file.suffix != ".pyc" and file.exists())
