@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from returns.result import Failure, Result, Success
 
-from promptkit import BlockingEngine
+from promptkit import BlockingEngine, ProfileDetails
 from promptkit._cli.arguments import as_text
 from promptkit._cli.asking import or_wrong_use
 from promptkit._cli.catalog_folder import opened_catalog
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from promptkit import BackendDetails, Catalog, ProfileDetails, PromptDetails
+    from promptkit import BackendDetails, Catalog, PromptDetails
     from promptkit._cli.streams import Streams
 
 KINDS = ("prompts", "profiles", "backends", "schemas")
@@ -156,12 +156,11 @@ def _show_schema(catalog: Catalog, identifier: str, *, json: bool, streams: Stre
 
 def _show_settings(details: ProfileDetails | BackendDetails, streams: Streams) -> None:
     fields: dict[str, Any] = msgspec.to_builtins(details)
-    settings = fields.pop("settings", None)
-    for busy in ("running", "waiting"):  # nothing runs in this process
-        fields.pop(busy, None)
+    for apart in ("settings", "running", "waiting"):  # a table of their own; and nothing runs in this process
+        fields.pop(apart, None)
     if fields.get("kind") == "embedded" and fields.get("embedded") is None:
         fields["embedded"] = "the default model, with default options"
     streams.drawing(streams.drawn(pairs_table((name, value_text(value)) for name, value in fields.items())))
-    if settings is not None:
+    if isinstance(details, ProfileDetails):
         streams.result("")
-        streams.drawing(streams.drawn(settings_table(details.settings, value_text)))  # type: ignore[union-attr]
+        streams.drawing(streams.drawn(settings_table(details.settings, value_text)))
