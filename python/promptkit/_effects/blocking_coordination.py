@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, final
 
-from promptkit._effects.branch import HAS_RUN, IS_RUNNING, UNDELIVERED, Branch, ended_by, place_of_call
+from promptkit._effects.branch import (
+    HAS_RUN,
+    IS_RUNNING,
+    UNDELIVERED,
+    Branch,
+    CoordinationHandle,
+    ended_by,
+    not_run,
+    place_of_call,
+)
 from promptkit._effects.call import Call
 from promptkit._effects.frames import forget_locals
 from promptkit._effects.once import Once
 from promptkit._effects.time_limit import NO_LIMIT, TimeLimit, limit_of
 from promptkit._machines import coordination as machine
 from promptkit._values.functions import give_up
-from promptkit._values.handle import Handle
 from promptkit._values.requests import RunRequest
 from promptkit._values.results import RunResult
 from promptkit._values.turns import CoordinateRequest, CoordinationResult
 from promptkit.errors import EngineStateError, InvalidRequestError
 
 if TYPE_CHECKING:
-    from types import CodeType
-
-    from rich.console import RenderableType
-
     from promptkit._effects.loop_thread import LoopOwner
 
 Execute = Callable[[RunRequest], Awaitable[RunResult]]
@@ -40,7 +43,7 @@ class Work(NamedTuple):
 
 
 @final
-class BlockingCoordination(Handle):
+class BlockingCoordination(CoordinationHandle):
     """A coordination that runs once: ``coordination.run()``.
 
     An error, a timeout or a KeyboardInterrupt leaves through ``run`` as itself; ``result`` survives each, and any
@@ -51,14 +54,11 @@ class BlockingCoordination(Handle):
     "cancelled (timeout)", "cancelled (KeyboardInterrupt)".
     """
 
-    __slots__ = ("__weakref__", "_asked", "_claim", "_made_at", "_result", "_state", "_work")
+    __slots__ = ("_claim", "_work")
     _called = "a BlockingCoordination"
     _comes_from = "engine.coordinate(request) makes one"
-    _asked: bool  # to run, and be it in vain: nobody has forgotten it
+    _to_run = "call its run()"
     _claim: Once[object]
-    _made_at: tuple[CodeType, int]
-    _result: CoordinationResult
-    _state: str
     _work: Work | None  # until it runs
 
     @property
@@ -101,33 +101,12 @@ class BlockingCoordination(Handle):
         """Say why it does not run once more."""
         return IS_RUNNING if self._state == "running" else HAS_RUN
 
-    def _keep(self, result: CoordinationResult) -> None:
-        self._result = result
-
-    def __del__(self) -> None:
-        """Warn when nobody called its run."""
-        if not getattr(self, "_asked", True):
-            code, line = self._made_at
-            text = "a coordination was never run: call its run()"
-            warnings.warn_explicit(text, RuntimeWarning, code.co_filename, line, source=self)
-
-    def __repr__(self) -> str:
-        """Tell the state."""
-        return f"<promptkit.BlockingCoordination {self._state}>"
-
-    def __rich__(self) -> RenderableType:
-        """Give what rich shows for people: the state, and a response that was not delivered."""
-        from promptkit._values.renderables import led_view
-
-        return led_view(repr(self), self._result)
-
 
 def coordination_of(work: Work) -> BlockingCoordination:
     """Make the handle of a coordination whose runs go to the owner's loop, for the caller of the caller."""
     made: BlockingCoordination = object.__new__(BlockingCoordination)
-    made._made_at = place_of_call()  # noqa: SLF001  # the halves of one capability
-    made._result, made._claim, made._work = CoordinationResult(), Once(), work  # noqa: SLF001
-    made._state, made._asked = "not run", False  # noqa: SLF001
+    not_run(made, place_of_call())
+    made._claim, made._work = Once(), work  # noqa: SLF001  # the halves of one capability
     return made
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Awaitable
 from copy import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import force_setattr
 
 from promptkit._machines import coordination as machine
 from promptkit._values.events import compose_observers
 from promptkit._values.functions import give_up
+from promptkit._values.handle import Handle
 from promptkit._values.requests import RunRequest
 from promptkit._values.results import RunResult
 from promptkit._values.turns import ConversationTurn, CoordinateRequest, CoordinationResult
@@ -20,6 +22,8 @@ from promptkit.errors import EngineStateError, InvalidRequestError, with_article
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType
+
+    from rich.console import RenderableType
 
 
 HAS_RUN = "this coordination has been started, and runs once: make another with engine.coordinate(...)"
@@ -44,6 +48,46 @@ def place_of_call() -> tuple[CodeType, int]:
 def ended_by(error: BaseException) -> str:
     """Say how a coordination ended that this left: an interrupt cancels it, as a cancellation does."""
     return f"{'failed' if isinstance(error, Exception) else 'cancelled'} ({type(error).__name__})"
+
+
+class CoordinationHandle(Handle, final=False):
+    """What a coordination is to its application, awaited or not: how it stands, and a warning where it never ran."""
+
+    __slots__ = ("__weakref__", "_asked", "_made_at", "_result", "_state")
+    _to_run: ClassVar[str]  # what was forgotten
+    _asked: bool  # to run, if only to be refused: nobody has forgotten it
+    _made_at: tuple[CodeType, int]
+    _result: CoordinationResult
+    _state: str
+
+    def _keep(self, result: CoordinationResult) -> None:
+        self._result = result
+
+    def __del__(self) -> None:
+        """Warn when nobody asked it to run."""
+        if not getattr(self, "_asked", True):
+            code, line = self._made_at
+            text = f"a coordination was never run: {self._to_run}"
+            warnings.warn_explicit(text, RuntimeWarning, code.co_filename, line, source=self)
+
+    def __repr__(self) -> str:
+        """Tell the state."""
+        return f"<promptkit.{type(self).__name__} {self._state}>"
+
+    def __rich__(self) -> RenderableType:
+        """Give what rich shows for people: the state, and a response that was not delivered."""
+        from promptkit._values.renderables import led_view
+
+        return led_view(repr(self), self._result)
+
+
+def not_run(handle: CoordinationHandle, made_at: tuple[CodeType, int]) -> None:
+    """Let a handle that was just made stand at its beginning."""
+    handle._made_at, handle._asked = made_at, False  # noqa: SLF001  # the halves of one capability
+    handle._result, handle._state = _UNENDED, "not run"  # noqa: SLF001
+
+
+_UNENDED = CoordinationResult()
 
 
 class Branch:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Awaitable, Callable, Generator
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import Any, NamedTuple, final
 
-from promptkit._effects.branch import HAS_RUN, IS_RUNNING, UNDELIVERED, Branch, ended_by, place_of_call
+from promptkit._effects.branch import (
+    HAS_RUN,
+    IS_RUNNING,
+    UNDELIVERED,
+    Branch,
+    CoordinationHandle,
+    ended_by,
+    not_run,
+    place_of_call,
+)
 from promptkit._effects.cancellation import CancellationCheck, cancellations, is_cancellation
 from promptkit._effects.event_loop import current_task
 from promptkit._effects.frames import forget_locals
 from promptkit._machines import coordination as machine
-from promptkit._values.handle import Handle
 from promptkit._values.requests import RunRequest
 from promptkit._values.results import RunResult
 from promptkit._values.turns import CoordinateRequest, CoordinationResult
 from promptkit.errors import EngineStateError
-
-if TYPE_CHECKING:
-    from types import CodeType
-
-    from rich.console import RenderableType
 
 Execute = Callable[[RunRequest], Awaitable[RunResult]]
 
@@ -34,7 +36,7 @@ class Work(NamedTuple):
 
 
 @final
-class Coordination(Handle):
+class Coordination(CoordinationHandle):
     """A coordination that runs once: ``await coordination``.
 
     In a task of its own: ``task_group.start_soon(coordination.run)``, or ``asyncio.create_task(coordination.run())``.
@@ -46,13 +48,10 @@ class Coordination(Handle):
     EngineStateError, and a handle that is dropped without having run a RuntimeWarning. Made by ``Engine.coordinate``.
     """
 
-    __slots__ = ("__weakref__", "_asked", "_made_at", "_result", "_state", "_task", "_work")
+    __slots__ = ("_task", "_work")
     _called = "a Coordination"
     _comes_from = "engine.coordinate(request) makes one"
-    _asked: bool  # to run, if only to be refused
-    _made_at: tuple[CodeType, int]
-    _result: CoordinationResult
-    _state: str
+    _to_run = "await it"
     _task: Any  # that runs it, while one does
     _work: Work | None  # until it runs
 
@@ -98,38 +97,15 @@ class Coordination(Handle):
             return HAS_RUN
         return _AWAITS_ITSELF if self._task is current_task() else IS_RUNNING
 
-    def _keep(self, result: CoordinationResult) -> None:
-        self._result = result
-
-    def __del__(self) -> None:
-        """Warn when nothing was awaited."""
-        if not getattr(self, "_asked", True):
-            code, line = self._made_at
-            text = "a coordination was never run: await it"
-            warnings.warn_explicit(text, RuntimeWarning, code.co_filename, line, source=self)
-
-    def __repr__(self) -> str:
-        """Tell the state."""
-        return f"<promptkit.Coordination {self._state}>"
-
-    def __rich__(self) -> RenderableType:
-        """Give what rich shows for people: the state, and a response that was not delivered."""
-        from promptkit._values.renderables import led_view
-
-        return led_view(repr(self), self._result)
-
 
 def coordination_of(request: CoordinateRequest, execute: Execute, expect_usable: Callable[[], None]) -> Coordination:
     """Make the handle of a coordination, for the caller of the caller."""
     coordination: Coordination = object.__new__(Coordination)
-    coordination._made_at = place_of_call()  # noqa: SLF001  # the halves of one capability
-    coordination._work = Work(request, execute, expect_usable)  # noqa: SLF001
-    coordination._result, coordination._state, coordination._task = _UNENDED, "not run", None  # noqa: SLF001
-    coordination._asked = False  # noqa: SLF001
+    not_run(coordination, place_of_call())
+    coordination._work, coordination._task = Work(request, execute, expect_usable), None  # noqa: SLF001  # the halves of one capability
     return coordination
 
 
-_UNENDED = CoordinationResult()
 _AWAITS_ITSELF = "this coordination is running: its own next awaits it, and would wait for itself"
 
 
